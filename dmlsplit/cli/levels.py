@@ -101,7 +101,7 @@ def runtime_lines() -> str:
 
 def runtime_rows() -> Iterator[tuple[str, ...]]:
     """The rows of the table of runtimes: the cells of `RUNTIME_COLUMNS`."""
-    from dmlsplit.lint.runtimes import dotted, runtime_table
+    from dmlsplit.lint.runtimes import runtime_table, version_text
     from dmlsplit.lint.target import resolve_target
 
     table = runtime_table()
@@ -116,9 +116,9 @@ def runtime_rows() -> Iterator[tuple[str, ...]]:
         name = f"Windows ML {build.build}"
         yield name, target.dll.removeprefix("DirectML "), str(target.level), opset, ir, "-"
     for package in table.packages:
-        target = resolve_target(winml=dotted(package.version))
+        target = resolve_target(winml=version_text(package.version))
         release = next(r for r in table.onnxruntime if r.version == package.onnxruntime.value)
-        name = f"Windows ML {dotted(package.version)}"
+        name = f"Windows ML {version_text(package.version)}"
         yield name, _text(package.directml), str(target.level), *_cells(release)
 
 
@@ -140,7 +140,7 @@ def _limit(cell: Cell, sure: Cell) -> str:
 
 def runtime_records() -> dict[str, Any]:
     """The table of runtimes for programs: each value with its source."""
-    from dmlsplit.lint.runtimes import dotted, runtime_table
+    from dmlsplit.lint.runtimes import runtime_table, version_text
 
     table = runtime_table()
 
@@ -160,7 +160,7 @@ def runtime_records() -> dict[str, Any]:
             {"build": w.build, "opset": cell(w.opset), "ir": cell(w.ir)} for w in table.windows_ml
         ],
         "windows_ml_packages": [
-            {"version": dotted(p.version), "onnxruntime": dotted(p.onnxruntime.value)}
+            {"version": version_text(p.version), "onnxruntime": version_text(p.onnxruntime.value)}
             | {"directml": cell(p.directml)}
             for p in table.packages
         ],

@@ -7,7 +7,7 @@ from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.lint.advice_texts import Advice
 from dmlsplit.lint.commands import python_command
 from dmlsplit.lint.rules import make_violation
-from dmlsplit.lint.runtimes import Cell, dotted, runtime_table
+from dmlsplit.lint.runtimes import Cell, runtime_table, version_text
 from dmlsplit.lint.target import Runtime, Target
 from dmlsplit.messages import Fix
 from dmlsplit.models.site import Cause, Invalid, OnnxModel, SplitSite, Unknown
@@ -134,7 +134,7 @@ def _loaders(opset: int, ir: int, runtime: Runtime) -> Iterator[str]:
         return
     versions = {row.version for row in releases}
     packages = [p.version for p in table.packages if p.onnxruntime.value in versions]
-    yield from (Advice.WINDOWS_ML.format(version=dotted(package)) for package in packages[:1])
+    yield from (Advice.WINDOWS_ML.format(version=version_text(package)) for package in packages[:1])
 
 
 def _loads(limit: Cell, number: int) -> bool:

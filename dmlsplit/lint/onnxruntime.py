@@ -127,9 +127,7 @@ def _type_reasons(site: SplitSite, target: Target) -> Iterator[Violation]:
     assert target.runtime is not None
     kind = site.element_type
     provider = target.runtime.provider
-    if kind == "STRING":
-        text = "InputTensor.DataType is STRING; DirectML has no strings"
-        yield make_violation("SPLIT-NODE-TEXT", text=text)
+    yield from text_faults(site)
     if kind in (None, "STRING") or site.makes_sequence:
         return
     if provider is None:
@@ -140,6 +138,14 @@ def _type_reasons(site: SplitSite, target: Target) -> Iterator[Violation]:
         fields = "InputTensor", "DataType", kind, f"one of {', '.join(sorted(types))}"
         fix = _first(lambda release: kind in release.provider.element_types.value)
         yield make_violation("ORT-DATA-TYPE", *fields, fix=fix)
+
+
+def text_faults(site: SplitSite) -> tuple[Violation, ...]:
+    """The violation of a split of strings, which DirectML lacks."""
+    if site.element_type != "STRING":
+        return ()
+    text = "InputTensor.DataType is STRING; DirectML has no strings"
+    return (make_violation("SPLIT-NODE-TEXT", text=text),)
 
 
 def cpu_faults(site: SplitSite, target: Target) -> Iterator[Violation]:

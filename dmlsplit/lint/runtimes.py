@@ -78,7 +78,7 @@ class Release:
     provider: Provider
 
     def __str__(self) -> str:
-        return dotted(self.version)
+        return version_text(self.version)
 
 
 class WindowsMl(NamedTuple):
@@ -138,7 +138,7 @@ def parse_runtimes(text: str) -> RuntimeTable:
     )
 
 
-def dotted(numbers: Version) -> str:
+def version_text(numbers: Version) -> str:
     """A version as text, such as ``1.24``."""
     return ".".join(map(str, numbers))
 

@@ -9,7 +9,7 @@ from dmlsplit import __version__
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.directml.tensor import TensorDesc
-from dmlsplit.lint.runtimes import dotted
+from dmlsplit.lint.runtimes import version_text
 from dmlsplit.lint.target import Target
 from dmlsplit.lint.verdict import Assessment, ModelVerdict, Verdict
 from dmlsplit.models.site import Unknown
@@ -56,9 +56,9 @@ def _target(target: Target) -> dict[str, Any]:
     return {
         "name": str(target),
         "level": str(target.level),
-        "directml": dotted(target.directml) if target.directml else None,
+        "directml": version_text(target.directml) if target.directml else None,
         "runtime": runtime and runtime.name,
-        "onnxruntime": dotted(release) if release else None,
+        "onnxruntime": version_text(release) if release else None,
     }
 
 

@@ -206,15 +206,15 @@ def _layer(element: ElementTree.Element, index: int) -> Layer:
     """A <layer>, which is the `index`th of its graph."""
     parts = {part.tag: part for part in element}
     return Layer(
-        index,
-        _required(element, "id"),
-        element.get("name", ""),
-        _required(element, "type"),
-        element.get("version", "opset1"),
-        parts["data"].attrib if "data" in parts else {},
-        [_port(port) for port in parts.get("input", ())],
-        [_port(port) for port in parts.get("output", ())],
-        [_graph(body, tag) for tag, body in parts.items() if tag in _BODIES],
+        position=index,
+        id=_required(element, "id"),
+        name=element.get("name", ""),
+        type=_required(element, "type"),
+        version=element.get("version", "opset1"),
+        data=parts["data"].attrib if "data" in parts else {},
+        inputs=[_port(port) for port in parts.get("input", ())],
+        outputs=[_port(port) for port in parts.get("output", ())],
+        bodies=[_graph(body, tag) for tag, body in parts.items() if tag in _BODIES],
     )
 
 
