@@ -68,6 +68,9 @@ def prefix_errors(prefix: str) -> Iterator[None]:
 class InvalidArgumentError(DmlError, ValueError):
     """An argument breaks a rule (E_INVALIDARG).
 
+    The error is also a ValueError and, for an argument of a wrong type, a TypeError: ``except
+    TypeError`` catches just that.
+
     Attributes
     ----------
     report : ValidationReport or None
@@ -96,7 +99,7 @@ class InvalidArgumentError(DmlError, ValueError):
 
 
 class ArgumentTypeError(InvalidArgumentError, TypeError):
-    """An argument has the wrong type (E_INVALIDARG)."""
+    """An InvalidArgumentError about the type of an argument, which is also a TypeError."""
 
 
 class NoEquivalentError(InvalidArgumentError):
@@ -183,9 +186,9 @@ def one_line(error: Exception, with_path: bool = True) -> str:
     return f"{path}: {line}" if path and with_path else line
 
 
-def limit_error(what: str) -> InvalidArgumentError:
+def limit_error(excess: str) -> InvalidArgumentError:
     """The error for a file that is beyond a limit of dmlsplit, which need not be wrong."""
-    return InvalidArgumentError(f"exceeds a limit of dmlsplit: {what}")
+    return InvalidArgumentError(f"exceeds a limit of dmlsplit: {excess}")
 
 
 def unreadable_file_error(error: Exception) -> InvalidArgumentError:

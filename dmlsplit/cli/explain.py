@@ -12,6 +12,7 @@ from dmlsplit.cli.inputs import (
     add_command,
     add_inputs,
     add_target,
+    move_path_from_ort,
     scan_inputs,
     target_of,
 )
@@ -176,6 +177,7 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
 
     with prefix_errors("--gpu"):
         gpu = this_gpu() if arguments.gpu is None else find_gpu(arguments.gpu)
+    move_path_from_ort(arguments)
     target = target_of(arguments)
     if arguments.svg not in (None, STDOUT):  # before the scan, which may take a while
         refuse_inputs(Path(arguments.svg), [p for p in map(Path, arguments.paths) if p.is_file()])

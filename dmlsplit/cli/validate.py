@@ -9,6 +9,7 @@ from dmlsplit.cli.inputs import (
     add_command,
     add_inputs,
     add_target,
+    move_path_from_ort,
     scan_inputs,
     target_of,
     windows_note,
@@ -103,6 +104,7 @@ def validate(arguments: argparse.Namespace) -> int:
     """Check every split of the paths."""
     from dmlsplit.files.atomic import refuse_inputs
 
+    move_path_from_ort(arguments)
     target = target_of(arguments)
     check_write_fixed(arguments)
     check_output_files(arguments)

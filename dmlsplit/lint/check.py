@@ -71,7 +71,7 @@ def assess(
 
     Examples
     --------
-    >>> from dmlsplit.lint.target import resolve_target
+    >>> from dmlsplit.lint import resolve_target
     >>> from dmlsplit.models.discovery import option_site
     >>> site = option_site("FLOAT32", sizes=(2, 6), axis=1, split=(2, 4))
     >>> (verdict,) = assess([site], resolve_target(feature_level="2_0")).verdicts
@@ -179,7 +179,8 @@ def _check_known(site: SplitSite, desc: SplitOperatorDesc | None, target: Target
     legal, obstacle = _equivalent(desc, target.level) if desc and broken else (None, None)
     refused = Outcome.EQUIVALENT if legal else Outcome.REFUSED
     outcome = refused if errors or broken else Outcome.RUNS
-    return Verdict(site, target, desc, outcome, (*errors, *broken), legal, obstacle=obstacle)
+    diagnostics = (*errors, *broken)
+    return Verdict(site, target, desc, outcome, diagnostics, equivalent=legal, obstacle=obstacle)
 
 
 def _check_unknown(site: SplitSite, unknown: Unknown, target: Target) -> Verdict:

@@ -82,4 +82,11 @@ def lowered_state(
     pieces = lowering.sizes
     if gap is None:
         return Known(desc, pieces)
-    return Unknown(str(gap), gap.cause, desc, pieces, tuple(missing), desc is not None)
+    return Unknown(
+        str(gap),
+        gap.cause,
+        smallest_descriptor=desc,
+        pieces=pieces,
+        missing=tuple(missing),
+        only_count_varies=desc is not None,
+    )

@@ -144,7 +144,16 @@ def _split_finding(assessment: Assessment, verdict: Verdict) -> Finding:
     name = location(site)
     fix = verdict.fix
     return Finding(
-        status, title, site.file, name, head, details, fix, reasons, [site], verdict=verdict
+        status,
+        title,
+        site.file,
+        subject=name,
+        headline=head,
+        details=details,
+        fix=fix,
+        diagnostics=reasons,
+        sites=[site],
+        verdict=verdict,
     )
 
 
@@ -160,7 +169,16 @@ def _model_finding(assessment: Assessment, model: ModelVerdict) -> Finding:
     subject = printable(model.file)
     title = str(model.outcome)
     details += [f"fix: {fix}"]
-    return Finding(status, title, model.file, subject, head, details, fix, reasons)
+    return Finding(
+        status,
+        title,
+        model.file,
+        subject=subject,
+        headline=head,
+        details=details,
+        fix=fix,
+        diagnostics=reasons,
+    )
 
 
 def _status(assessment: Assessment, verdict: Verdict) -> Status:
@@ -187,7 +205,16 @@ def _defect_finding(assessment: Assessment, file: str, splits: _Affected) -> Fin
     name = f"{printable(file)}: {defect.rule.id}"
     reasons = [(defect, "")]
     return Finding(
-        status, DEFECT, file, name, head, details, defect.hint, reasons, sites, remarks=remarks
+        status,
+        DEFECT,
+        file,
+        subject=name,
+        headline=head,
+        details=details,
+        fix=defect.hint,
+        diagnostics=reasons,
+        sites=sites,
+        remarks=remarks,
     )
 
 

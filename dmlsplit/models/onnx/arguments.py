@@ -248,13 +248,13 @@ def read_arguments(
             assumed.append(ProviderRemark(text, "ORT-NUM-OUTPUTS", fix))
     return Arguments(
         operator,
-        0 if axis is None else integer_argument("axis", axis, operator),
-        lengths,
-        None if num_outputs is None else outputs,
-        keeps,
-        outputs,
-        tuple(assumed),
-        split_type,
+        axis=0 if axis is None else integer_argument("axis", axis, operator),
+        split=lengths,
+        num_outputs=None if num_outputs is None else outputs,
+        keepdims=keeps,
+        output_count=outputs,
+        assumed=tuple(assumed),
+        split_type=split_type,
     )
 
 

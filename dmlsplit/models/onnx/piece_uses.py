@@ -69,6 +69,7 @@ class PieceUses:
         return [self._with_uses(split, site) for split, site in enumerate(sites)]
 
     def _with_uses(self, split: int, site: SplitSite) -> SplitSite:
+        """The site of one split with the uses of its pieces, or of its sequence."""
         if split not in self._outputs:
             is_whole = split in self._used_whole
             return replace(site, taken=() if is_whole else tuple(self._taken.get(split, ())))

@@ -128,6 +128,7 @@ class Reader:
         return self._data[span.start : span.end]
 
     def _value(self, value_type: _Type, payload: Span) -> Any:
+        """The value of a field of this type, whose bytes are at `payload`."""
         if value_type is int:
             return _signed(self._varint(*payload)[0])
         if value_type is Span:
@@ -186,8 +187,8 @@ class Reader:
             value |= (byte & 0x7F) << (7 * index)
             if byte < 0x80:
                 return value & 0xFFFF_FFFF_FFFF_FFFF, position + index + 1
-        what = "is cut off" if len(chunk) < _VARINT_BYTES else "has more than 10 bytes"
-        raise WireError(f"byte {position}: a number {what}")
+        problem = "is cut off" if len(chunk) < _VARINT_BYTES else "has more than 10 bytes"
+        raise WireError(f"byte {position}: a number {problem}")
 
 
 def _signed(value: int) -> int:

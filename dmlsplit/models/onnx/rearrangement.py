@@ -21,6 +21,7 @@ def divide_size(size: Size, divisor: int) -> Size:
 
 
 def _reshape(context: InferenceContext) -> Shape:
+    """After Reshape: 0 stands for a size of the input, and -1 for what is left."""
     shape = context.sizes("shape")
     before = context.shape(0) if 0 in shape or -1 in shape else ()
     keeps_zero = context.int_attribute("allowzero", 0) == 1
@@ -87,6 +88,7 @@ def _concat(context: InferenceContext) -> Shape:
 
 
 def _slice(context: InferenceContext) -> Shape:
+    """After Slice; computed bounds leave the sizes of its axes unknown."""
     sizes = list(context.shape(0))
     try:
         parts = list(context.slices())
@@ -104,6 +106,7 @@ def _slice(context: InferenceContext) -> Shape:
 
 
 def _pad(context: InferenceContext) -> Shape:
+    """After Pad; negative pads cut."""
     sizes = list(context.shape(0))
     pads = context.sizes("pads")
     axes = context.axes(3, range(len(sizes)))

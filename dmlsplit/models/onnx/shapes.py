@@ -127,6 +127,7 @@ def _broadcast_size(sizes: tuple[Size, ...]) -> Size:
 
 
 def _matmul(context: InferenceContext) -> Shape:
+    """After MatMul and its kin, as in NumPy: the dimensions before the last two broadcast."""
     first = context.shape(0)
     second = context.shape(3 if context.node.op_type == "QLinearMatMul" else 1)
     if not first or not second:
@@ -183,6 +184,7 @@ def _nonzero(context: InferenceContext) -> Shape:
 
 
 def _einsum(context: InferenceContext) -> Shape:
+    """After Einsum: without an arrow, the letters that occur once, in alphabetical order."""
     terms, arrow, result = context.text("equation").replace(" ", "").partition("->")
     if "." in terms:
         raise ValueError("an ellipsis")

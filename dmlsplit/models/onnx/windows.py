@@ -16,12 +16,14 @@ _Sizes = Sequence[Size]
 
 
 def _convolution(context: InferenceContext) -> Shape:
+    """After a convolution, whose window is the kernel, an input."""
     channels, _, *kernel = context.shape(3 if context.node.op_type == "QLinearConv" else 1)
     batch, _, *spatial = context.shape(0)
     return (batch, channels, *_windowed_sizes(context, spatial, kernel))
 
 
 def _pool(context: InferenceContext) -> Shape:
+    """After a pool, whose window is an attribute."""
     batch, channels, *spatial = context.shape(0)
     if _has_same_padding(context) and (
         context.int_attribute("ceil_mode", 0) or set(context.int_attribute("dilations", ())) - {1}
@@ -68,17 +70,21 @@ def _steps(
 
 
 def _transposed_convolution(context: InferenceContext) -> Shape:
+    """After ConvTranspose, which undoes the shape of a convolution.
+
+    With SAME padding, a size is multiplied by its stride, unless the kernel reaches less far.
+    """
     batch, _, *spatial = context.shape(0)
     _, channels, *kernel = context.shape(1)
     rank = len(spatial)
     is_same = _has_same_padding(context)
-    if context.node.attributes.keys() & {"output_shape", *["output_padding"] * is_same}:
+    disputed = {"output_shape", "output_padding"} if is_same else {"output_shape"}
+    if context.node.attributes.keys() & disputed:
         raise ValueError("implementations disagree")
     pads = context.int_attribute("pads", (0,) * 2 * rank)
     output_padding = context.int_attribute("output_padding", (0,) * rank)
-    strides, dilations = (
-        context.int_attribute(name, (1,) * rank) for name in ("strides", "dilations")
-    )
+    strides = context.int_attribute("strides", (1,) * rank)
+    dilations = context.int_attribute("dilations", (1,) * rank)
     sizes: list[Size] = []
     for axis, (size, window) in enumerate(zip(spatial, kernel, strict=True)):
         if not isinstance(size, int) or not isinstance(window, int):
@@ -94,6 +100,7 @@ def _transposed_convolution(context: InferenceContext) -> Shape:
 
 
 def _resize(context: InferenceContext) -> Shape:
+    """After Resize and Upsample, which are given sizes or scales."""
     sizes = list(context.shape(0))
     axes = context.int_attribute("axes", tuple(range(len(sizes))))
     resized = (

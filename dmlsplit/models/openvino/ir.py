@@ -58,9 +58,9 @@ class Port:
     dims: list[int | None]
     is_read: bool = True  # False if there are too many dimensions, which are left out
 
-    def known_dims(self, what: str) -> list[int | None]:
-        """The dimensions; an UnknownSplitError about `what` if there are too many."""
-        return self.dims if self.is_read else _refuse_rank(what)
+    def known_dims(self, name: str) -> list[int | None]:
+        """The dimensions; an UnknownSplitError about `name` if there are too many."""
+        return self.dims if self.is_read else _refuse_rank(name)
 
 
 class Layer(NamedTuple):
@@ -117,13 +117,13 @@ def read_ir(path: Path) -> Graph:
     return _graph(net, net.get("name", ""))
 
 
-def checked_integer(what: str, text: str, low: int, high: int = _INT64_MAX) -> int:
+def checked_integer(name: str, text: str, low: int, high: int = _INT64_MAX) -> int:
     """The value of a decimal number; an InvalidArgumentError refuses any that is out of bounds."""
     digits = text.strip(" \t\r\n")
     if _INTEGER.fullmatch(digits) and low <= int(digits) <= high:
         return int(digits)
     raise InvalidArgumentError(
-        f"{what} is {text[:40]!r}; it must be an integer from {low} to {high}"
+        f"{name} is {text[:40]!r}; it must be an integer from {low} to {high}"
     )
 
 
@@ -235,9 +235,9 @@ def _required(element: ElementTree.Element, name: str) -> str:
     return value
 
 
-def _refuse_rank(what: str) -> NoReturn:
+def _refuse_rank(name: str) -> NoReturn:
     """Raise an UnknownSplitError about a value of too many dimensions."""
-    text = f"{what} has more than {MAX_RANK} dimensions, the most that are read"
+    text = f"{name} has more than {MAX_RANK} dimensions, the most that are read"
     raise UnknownSplitError(text, Cause.LIMIT)
 
 
@@ -301,8 +301,8 @@ def _weights(xml: Path) -> Path:
     path = xml.with_suffix(".bin")
     if not path.is_file():
         exists = os.path.lexists(path)
-        what = "is not a regular file" if exists else "is missing; it belongs next to the .xml"
-        raise OSError(f"the weights file {path.name} {what}")
+        problem = "is not a regular file" if exists else "is missing; it belongs next to the .xml"
+        raise OSError(f"the weights file {path.name} {problem}")
     if path.resolve().parent != path.parent.resolve():
         why = f"{path.name} links out of its folder and is not followed"
         raise UnknownSplitError(why, Cause.WEIGHTS)
