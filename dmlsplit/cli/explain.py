@@ -74,7 +74,14 @@ _EXAMPLES = """\
 def add_to(commands: Commands) -> None:
     """Add the command."""
     summary = "show which bytes a split copies, how, in what time; or explain a rule or an HRESULT"
-    parser = add_command(commands, explain, summary, _DESCRIPTION, _EXAMPLES, _STATUSES)
+    parser = add_command(
+        commands,
+        explain,
+        summary=summary,
+        description=_DESCRIPTION,
+        examples=_EXAMPLES,
+        statuses=_STATUSES,
+    )
     add_inputs(
         parser,
         PATH_OR_RULE,

@@ -39,6 +39,7 @@ def epilog(statuses: Mapping[int, str]) -> str:
 def add_command(
     commands: Commands,
     command: Callable[[argparse.Namespace], int],
+    *,
     summary: str,
     description: str,
     examples: str,

@@ -37,7 +37,14 @@ def add_to(commands: Commands) -> None:
     """Add the command."""
     summary = "show what each feature level, ONNX Runtime and Windows ML accepts"
     statuses = {EXIT_OK: "printed"}
-    parser = add_command(commands, levels, summary, _DESCRIPTION, _EXAMPLES, statuses)
+    parser = add_command(
+        commands,
+        levels,
+        summary=summary,
+        description=_DESCRIPTION,
+        examples=_EXAMPLES,
+        statuses=statuses,
+    )
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
 
 

@@ -38,7 +38,14 @@ def add_to(commands: Commands) -> None:
     summary = (
         "check on this machine's GPU, or else on its CPU, that every split writes the right bytes"
     )
-    parser = add_command(commands, selftest, summary, _DESCRIPTION, _EXAMPLES, _STATUSES)
+    parser = add_command(
+        commands,
+        selftest,
+        summary=summary,
+        description=_DESCRIPTION,
+        examples=_EXAMPLES,
+        statuses=_STATUSES,
+    )
     parser.add_argument(
         "--device", help="cpu, cuda or cuda:N (default: cuda:0 if it can be used, otherwise cpu)"
     )

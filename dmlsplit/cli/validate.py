@@ -62,7 +62,15 @@ def add_to(commands: Commands) -> None:
     summary = "say whether the splits of a model run on DirectML, why not, and how to fix it"
     formats = "".join(f"  {name:<6}  {text}\n" for name, text in FORMATS.items())
     more = f"formats:\n{formats}\n"
-    parser = add_command(commands, validate, summary, _DESCRIPTION, _EXAMPLES, _STATUSES, more)
+    parser = add_command(
+        commands,
+        validate,
+        summary=summary,
+        description=_DESCRIPTION,
+        examples=_EXAMPLES,
+        statuses=_STATUSES,
+        more=more,
+    )
     add_inputs(parser)
     add_target(parser)
     add_report(parser)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
 from dmlsplit.directml.operator import SplitOperatorDesc
-from dmlsplit.directml.rules.rule import Effect
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.directml.tensor import TensorDesc
 from dmlsplit.lint.advice_texts import Advice
@@ -59,9 +58,15 @@ def provider_violations(site: SplitSite, target: Target) -> Iterator[Violation]:
         # The descriptor may have fewer, because dimensions are merged.
         allowed = f"at most {limit}"
         text = f"the input of the node has {count} dimensions; the provider supports {allowed}"
-        fields = "InputTensor", "DimensionCount", str(count), allowed
-        fix = _first(lambda release: release.provider.maximum_rank.value >= count)
-        yield make_violation("ORT-DIMENSION-COUNT", *fields, text=text, fix=fix)
+        yield make_violation(
+            "ORT-DIMENSION-COUNT",
+            "InputTensor",
+            field="DimensionCount",
+            found=str(count),
+            allowed=allowed,
+            text=text,
+            fix=_first(lambda release: release.provider.maximum_rank.value >= count),
+        )
     match site.state:
         case Known(pieces=pieces) | Unknown(pieces=pieces) if pieces and any(pieces):
             yield from empty_pieces(pieces)
@@ -84,8 +89,14 @@ def empty_pieces(pieces: Iterable[int]) -> Iterator[Violation]:
                 f"output {index} of the node is empty. According to its source code, the provider "
                 "then writes no output at all, without an error"
             )
-            tensor = f"OutputTensors[{index}]"
-            yield make_violation("ORT-EMPTY-PIECE", tensor, "Sizes", "0", "above 0", text=text)
+            yield make_violation(
+                "ORT-EMPTY-PIECE",
+                f"OutputTensors[{index}]",
+                field="Sizes",
+                found="0",
+                allowed="above 0",
+                text=text,
+            )
 
 
 def _operator_reasons(site: SplitSite, target: Target) -> Iterator[Violation]:
@@ -98,7 +109,9 @@ def _operator_reasons(site: SplitSite, target: Target) -> Iterator[Violation]:
             yield make_violation("ORT-NOT-KNOWN", text=text)
         elif provider.cpu_sequences.value:
             text = f"the provider has no {site.operator}"
-            yield make_violation("ORT-SEQUENCE", "", "OperatorType", site.operator, text=text)
+            yield make_violation(
+                "ORT-SEQUENCE", field="OperatorType", found=site.operator, text=text
+            )
         else:
             text = f"{target.runtime.name} does not run sequences with DirectML"
             fix = _first(lambda release: release.provider.cpu_sequences.value)
@@ -116,10 +129,15 @@ def _operator_reasons(site: SplitSite, target: Target) -> Iterator[Violation]:
     first = _first(lambda release: since in release.provider.split_versions.value)
     newest = 13 if site.operator == WITHOUT_KERNEL else since - 1
     command = conversion(site.file, site.model_opset, newest)
-    fields = "", "OperatorType", site.operator, f"one of {names}"
-    effect: Effect | None = "load" if site.operator == WITHOUT_KERNEL else None
-    fix = Fix.joined("; or ", filter(None, (first, command)))
-    yield make_violation("ORT-OPERATOR", *fields, text=text, fix=fix, effect=effect)
+    yield make_violation(
+        "ORT-OPERATOR",
+        field="OperatorType",
+        found=site.operator,
+        allowed=f"one of {names}",
+        text=text,
+        fix=Fix.joined("; or ", filter(None, (first, command))),
+        effect="load" if site.operator == WITHOUT_KERNEL else None,
+    )
 
 
 def _type_reasons(site: SplitSite, target: Target) -> Iterator[Violation]:
@@ -135,9 +153,14 @@ def _type_reasons(site: SplitSite, target: Target) -> Iterator[Violation]:
             text = f"whether {target.runtime.name} runs {kind} on DirectML was not found"
             yield make_violation("ORT-NOT-KNOWN", text=text)
     elif kind not in (types := provider.element_types.value):
-        fields = "InputTensor", "DataType", kind, f"one of {', '.join(sorted(types))}"
-        fix = _first(lambda release: kind in release.provider.element_types.value)
-        yield make_violation("ORT-DATA-TYPE", *fields, fix=fix)
+        yield make_violation(
+            "ORT-DATA-TYPE",
+            "InputTensor",
+            field="DataType",
+            found=kind,
+            allowed=f"one of {', '.join(sorted(types))}",
+            fix=_first(lambda release: kind in release.provider.element_types.value),
+        )
 
 
 def text_faults(site: SplitSite) -> tuple[Violation, ...]:
@@ -159,8 +182,13 @@ def cpu_faults(site: SplitSite, target: Target) -> Iterator[Violation]:
     if site.makes_sequence:
         types = provider.sequence_types.value
         if kind is not None and kind not in types:
-            fields = "InputTensor", "DataType", kind, f"one of {', '.join(sorted(types))}"
-            yield make_violation("ORT-SEQUENCE-TYPE", *fields)
+            yield make_violation(
+                "ORT-SEQUENCE-TYPE",
+                "InputTensor",
+                field="DataType",
+                found=kind,
+                allowed=f"one of {', '.join(sorted(types))}",
+            )
         if site.keeps_axis is None and set(pieces) - {1}:
             text = f"keepdims is 0 and split is a scalar, and a piece has the size {max(pieces)}"
             yield make_violation("ORT-KEEPDIMS", text=text)

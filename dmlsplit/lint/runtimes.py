@@ -163,13 +163,17 @@ def _cell(entry: Field, sources: Mapping[str, str], convert: Any) -> Cell:
 def _release(row: Field, provider: Field, sources: Mapping[str, str]) -> Release:
     """A row of ONNX Runtime, with what its provider does."""
     release_version = row.get("release").read(version, "a version such as 1.24")
-    cells = [_cell(row.get(key), sources, convert) for key, convert in _COLUMNS.items()]
-    has_package = bool(row.optional("package", default=True).value)
-    facts = Provider(
-        *(_latest(provider.get(key), release_version, f) for key, f in _PROVIDER.items())
+    cells = {key: _cell(row.get(key), sources, convert) for key, convert in _COLUMNS.items()}
+    facts = {
+        key: _latest(provider.get(key), release_version, convert)
+        for key, convert in _PROVIDER.items()
+    }
+    return Release(
+        release_version,
+        **cells,
+        has_package=bool(row.optional("package", default=True).value),
+        provider=Provider(**facts),
     )
-    directml, opset, ir, page = cells
-    return Release(release_version, directml, opset, ir, page, has_package, facts)
 
 
 def _latest(entries: Field, release: Version, convert: Any) -> Cell:

@@ -196,7 +196,14 @@ def option_site(data_type: str, sizes: Sequence[int], axis: int, split: Sequence
     """The site of a descriptor given by command-line options."""
     parsed = parse_data_type(data_type, "--data-type")
     desc = SplitOperatorDesc.from_sizes(TensorDesc(parsed, sizes), axis=axis, sizes=split)
-    return SplitSite("", "", "descriptor", 0, "DML_OPERATOR_SPLIT", Known(desc))
+    return SplitSite(
+        file="",
+        graph="",
+        node="descriptor",
+        index=0,
+        operator="DML_OPERATOR_SPLIT",
+        state=Known(desc),
+    )
 
 
 def _size(file: str) -> int:
