@@ -15,7 +15,7 @@ from dmlsplit.lint.advice_texts import Advice
 from dmlsplit.lint.loading import WITHOUT_KERNEL, conversion
 from dmlsplit.lint.rules import make_violation
 from dmlsplit.lint.runtimes import Release, runtime_table
-from dmlsplit.lint.target import Target
+from dmlsplit.lint.target import Runtime, Target
 from dmlsplit.messages import Fix
 from dmlsplit.models.onnx.operators import element_bytes
 from dmlsplit.models.site import Known, SplitSite, Unknown
@@ -102,28 +102,33 @@ def empty_pieces(pieces: Iterable[int]) -> Iterator[Violation]:
 def _operator_reasons(site: SplitSite, target: Target) -> Iterator[Violation]:
     """Why the provider does not take this operator or this version of it, or may not."""
     assert target.runtime is not None
-    provider = target.runtime.provider
-    if site.makes_sequence:
-        if provider is None:
-            text = f"whether {target.runtime.name} runs sequences was not found"
-            yield make_violation("ORT-NOT-KNOWN", text=text)
-        elif provider.cpu_sequences.value:
-            text = f"the provider has no {site.operator}"
-            yield make_violation(
-                "ORT-SEQUENCE", field="OperatorType", found=site.operator, text=text
-            )
-        else:
-            text = f"{target.runtime.name} does not run sequences with DirectML"
-            fix = _first(lambda release: release.provider.cpu_sequences.value)
-            yield make_violation("ORT-SEQUENCE", text=text, effect="run", fix=fix)
-        return
-    served = target.runtime.assumed_provider.split_versions.value
+    reasons = _sequence_reasons if site.makes_sequence else _version_reasons
+    yield from reasons(site, target.runtime)
+
+
+def _sequence_reasons(site: SplitSite, runtime: Runtime) -> Iterator[Violation]:
+    """Why the provider does not take a SplitToSequence, or may not."""
+    if runtime.provider is None:
+        text = f"whether {runtime.name} runs sequences was not found"
+        yield make_violation("ORT-NOT-KNOWN", text=text)
+    elif runtime.provider.cpu_sequences.value:
+        text = f"the provider has no {site.operator}"
+        yield make_violation("ORT-SEQUENCE", field="OperatorType", found=site.operator, text=text)
+    else:
+        text = f"{runtime.name} does not run sequences with DirectML"
+        fix = _first(lambda release: release.provider.cpu_sequences.value)
+        yield make_violation("ORT-SEQUENCE", text=text, effect="run", fix=fix)
+
+
+def _version_reasons(site: SplitSite, runtime: Runtime) -> Iterator[Violation]:
+    """Why the provider does not take this version of Split."""
+    served = runtime.assumed_provider.split_versions.value
     since = int(site.operator.rpartition("-")[2])
     if since in served:
         return
     names = ", ".join(f"Split-{number}" for number in served)
     text = (
-        f"{target.runtime.name} has no DirectML kernel for {site.operator} (it has "
+        f"{runtime.name} has no DirectML kernel for {site.operator} (it has "
         f"{', '.join(map(str, served))})"
     )
     first = _first(lambda release: since in release.provider.split_versions.value)
