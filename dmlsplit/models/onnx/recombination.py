@@ -32,10 +32,8 @@ def derived_pieces(node: Node, inputs: Sequence[Pieces]) -> tuple[Pieces, Set[in
     `inputs` has the pieces from which each input derives.
     """
     nothing = frozenset[Piece](), frozenset[int]()
-    if not any(inputs):  # most nodes
-        return nothing
     if not node.domain and node.op_type in _PASSED_ON:
-        return inputs[0], nothing[1]
+        return (inputs[0] if inputs else nothing[0]), nothing[1]
     is_fused = node.domain == "com.microsoft" and node.op_type in _FUSED_ACTIVATIONS
     if not (is_fused or (not node.domain and node.op_type in ELEMENT_WISE)):
         return nothing

@@ -28,7 +28,7 @@ from dmlsplit.models.onnx.reader import LimitError, Reader
 from dmlsplit.models.onnx.recombination import derived_pieces
 from dmlsplit.models.onnx.scope import Scope, Visit
 from dmlsplit.models.onnx.shapes import infer_outputs
-from dmlsplit.models.onnx.values import UNKNOWN, InferenceContext, Value, agreement
+from dmlsplit.models.onnx.values import UNKNOWN, InferenceContext, Piece, Value, agreement
 from dmlsplit.models.site import Invalid, OnnxModel, Size, SplitSite
 
 # The most levels of nested bodies and functions; real models stay below 20.
@@ -151,17 +151,19 @@ class Walk:
         """Enter the named outputs of a node into its scope; there may be too few results."""
         node = visit.node
         values = visit.scope.values
-        origins, recombined = derived_pieces(node, [value.origins for value in visit.inputs])
-        self._pieces.note_neighbour(visit)
-        self._pieces.note_recombination(visit, recombined)
+        origins = frozenset[Piece]()
+        if any(value.origins for value in visit.inputs):  # few nodes have any
+            origins, recombined = derived_pieces(node, [value.origins for value in visit.inputs])
+            self._pieces.note_neighbour(visit)
+            self._pieces.note_recombination(visit, recombined)
+        maker = node.op_type if is_neighbour(node) else ""
         inputs = [value for name, value in zip(node.input, visit.inputs, strict=True) if name]
         names = [name for name in node.output if name]
         for name, value in zip(node.output, chain(results, repeat(UNKNOWN)), strict=False):
             if name:
                 value = self.contradictions.checked(name, value, visit)
                 value = value.with_gap(inputs, visit.gap_after)
-                if is_neighbour(node):
-                    value = replace(value, maker=node.op_type)
+                value = replace(value, maker=maker) if maker else value
                 values[name] = replace(value, origins=origins) if origins else value
         return [values[name] for name in names]
 
