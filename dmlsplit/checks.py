@@ -100,14 +100,12 @@ def axis_from_front(axis: SupportsIndex, rank: int, operator: object = "") -> in
     If a tensor of `rank` dimensions has no such axis, the error begins with `operator`.
     """
     axis = integer_argument("axis", axis, operator) if operator else integer("axis", axis)
-    prefix = f"{operator}: " if operator else ""
+    if -rank <= axis < rank:
+        return axis % rank
+    problem = f"axis is {axis}; it must be from {-rank} to {rank - 1} at rank {rank}"
     if rank == 0:
-        text = f"{prefix}the input is a scalar (rank 0); a scalar cannot be split"
-        raise InvalidArgumentError(text)
-    if not -rank <= axis < rank:
-        allowed = f"from {-rank} to {rank - 1} at rank {rank}"
-        raise InvalidArgumentError(f"{prefix}axis is {axis}; it must be {allowed}")
-    return axis % rank
+        problem = "the input is a scalar (rank 0); a scalar cannot be split"
+    raise InvalidArgumentError(f"{operator}: {problem}" if operator else problem)
 
 
 def piece_sizes(

@@ -68,6 +68,9 @@ def prefix_errors(prefix: str) -> Iterator[None]:
 class InvalidArgumentError(DmlError, ValueError):
     """An argument breaks a rule (E_INVALIDARG).
 
+    The error is also a ValueError and, for an argument of a wrong type, a TypeError: ``except
+    TypeError`` catches just that.
+
     Attributes
     ----------
     report : ValidationReport or None
@@ -96,7 +99,7 @@ class InvalidArgumentError(DmlError, ValueError):
 
 
 class ArgumentTypeError(InvalidArgumentError, TypeError):
-    """An argument has the wrong type (E_INVALIDARG)."""
+    """An InvalidArgumentError about the type of an argument, which is also a TypeError."""
 
 
 class NoEquivalentError(InvalidArgumentError):
@@ -169,20 +172,23 @@ class DeviceRemovedError(DmlError):
 
 def one_line(error: Exception, with_path: bool = True) -> str:
     """What is wrong, in one line, which begins with the file if `with_path` is true."""
-    path, text = "", str(error)
+    path = ""
+    text = str(error)
     if isinstance(error, DmlError):
-        path, text = error.path, error.message
+        path = error.path
+        text = error.message
     elif isinstance(error, OSError) and error.strerror:
-        path, text = error.filename, error.strerror
+        path = error.filename
+        text = error.strerror
     elif isinstance(error, RecursionError):
         text = "is nested too deeply"
     line = " ".join(text.split()) or type(error).__name__
     return f"{path}: {line}" if path and with_path else line
 
 
-def limit_error(what: str) -> InvalidArgumentError:
+def limit_error(excess: str) -> InvalidArgumentError:
     """The error for a file that is beyond a limit of dmlsplit, which need not be wrong."""
-    return InvalidArgumentError(f"exceeds a limit of dmlsplit: {what}")
+    return InvalidArgumentError(f"exceeds a limit of dmlsplit: {excess}")
 
 
 def unreadable_file_error(error: Exception) -> InvalidArgumentError:

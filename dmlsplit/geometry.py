@@ -204,7 +204,8 @@ def piece_shapes(
     shape: Sequence[_Size], axis: int, sizes: Sequence[_Size]
 ) -> tuple[tuple[_Size, ...], ...]:
     """The shapes of the pieces along an axis, which counts from the front."""
-    before, after = map(repeat, shape[:axis]), map(repeat, shape[axis + 1 :])
+    before = map(repeat, shape[:axis])
+    after = map(repeat, shape[axis + 1 :])
     return tuple(zip(*before, sizes, *after))  # noqa: B905
 
 
@@ -224,9 +225,11 @@ def _starts(sizes: Sequence[int]) -> tuple[int, ...]:
 
 def _packed(shape: Sequence[int], axis: int, sizes: Sequence[int], step: int) -> SplitGeometry:
     """Fast path of `_merged` for packed tensors, which every call with new sizes takes."""
-    rows, pitch = prod(shape[:axis]), shape[axis] * step
+    rows = prod(shape[:axis])
+    pitch = shape[axis] * step
     widths = tuple([size * step for size in sizes])
-    outputs, offsets = indices(len(widths)), _starts(widths)
+    outputs = indices(len(widths))
+    offsets = _starts(widths)
     if not rows or not pitch:
         return SplitGeometry(None, tuple(StridedCopy((), offset, 0) for offset in offsets))
     if max(widths) == pitch:  # one output has all elements, so its rows are contiguous too
@@ -260,7 +263,8 @@ def pieces_in(starts: Sequence[int], low: int, high: int) -> Iterator[tuple[int,
     of the piece.
     """
     for piece in range(bisect_right(starts, low) - 1, bisect_left(starts, high)):
-        begin, end = max(low, starts[piece]), min(high, starts[piece + 1])
+        begin = max(low, starts[piece])
+        end = min(high, starts[piece + 1])
         if begin < end:
             yield piece, begin - starts[piece], end - starts[piece]
 

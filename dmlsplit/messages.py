@@ -114,7 +114,7 @@ def shown(values: Sequence[object]) -> str:
 def digits(number: int) -> str:
     """A number in digits; one that Python may not print, as a power of two that is near."""
     bits = number.bit_length()
-    return str(number) if bits <= _MAX_BITS else f"about {'-' * (number < 0)}2^{bits}"
+    return str(number) if bits <= _MAX_BITS else f"about {'-' if number < 0 else ''}2^{bits}"
 
 
 def counted(number: int, noun: str) -> str:
@@ -126,7 +126,9 @@ def counted(number: int, noun: str) -> str:
 def omitted_line(count: int, limit: int, noun: str = "") -> list[str]:
     """The line ``... and 2 more`` after the first `limit` of `count` entries, if there are more."""
     left = count - limit
-    return [f"... and {counted(left, f'more {noun}') if noun else f'{left} more'}"] * (left > 0)
+    if left <= 0:
+        return []
+    return [f"... and {counted(left, f'more {noun}') if noun else f'{left} more'}"]
 
 
 def unbroken(text: str) -> str:
@@ -165,6 +167,7 @@ def wrapped(text: str, indent: str, hanging: str = "    ") -> str:
 
 @lru_cache(maxsize=1024)  # because the splits of a model have most lines in common
 def _wrapped(text: str, indent: str, hanging: str, columns: int) -> str:
+    """`wrapped` at a number of columns; commands, and words with hyphens, stay whole."""
     lines = textwrap.wrap(
         _QUOTED.sub(lambda quoted: unbroken(quoted[0]), text),
         columns,

@@ -31,7 +31,14 @@ def add_to(commands: Commands) -> None:
         "List the NVIDIA GPUs of this machine under CUDA's numbers, with memory, clocks,\n"
         "driver and bandwidth. For one that dmlsplit cannot use, say why, and the fix."
     )
-    parser = add_command(commands, devices, summary, description, _EXAMPLES, _STATUSES)
+    parser = add_command(
+        commands,
+        devices,
+        summary=summary,
+        description=description,
+        examples=_EXAMPLES,
+        statuses=_STATUSES,
+    )
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
 
 

@@ -12,6 +12,7 @@ from dmlsplit.cli.inputs import (
     add_command,
     add_inputs,
     add_target,
+    move_path_from_ort,
     scan_inputs,
     target_of,
 )
@@ -73,7 +74,14 @@ _EXAMPLES = """\
 def add_to(commands: Commands) -> None:
     """Add the command."""
     summary = "show which bytes a split copies, how, in what time; or explain a rule or an HRESULT"
-    parser = add_command(commands, explain, summary, _DESCRIPTION, _EXAMPLES, _STATUSES)
+    parser = add_command(
+        commands,
+        explain,
+        summary=summary,
+        description=_DESCRIPTION,
+        examples=_EXAMPLES,
+        statuses=_STATUSES,
+    )
     add_inputs(
         parser,
         PATH_OR_RULE,
@@ -176,6 +184,7 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
 
     with prefix_errors("--gpu"):
         gpu = this_gpu() if arguments.gpu is None else find_gpu(arguments.gpu)
+    move_path_from_ort(arguments)
     target = target_of(arguments)
     if arguments.svg not in (None, STDOUT):  # before the scan, which may take a while
         refuse_inputs(Path(arguments.svg), [p for p in map(Path, arguments.paths) if p.is_file()])

@@ -39,6 +39,7 @@ def epilog(statuses: Mapping[int, str]) -> str:
 def add_command(
     commands: Commands,
     command: Callable[[argparse.Namespace], int],
+    *,
     summary: str,
     description: str,
     examples: str,
@@ -180,16 +181,20 @@ def add_target(parser: argparse.ArgumentParser) -> None:
 _TARGET_OPTIONS = ("ort", "winml", "directml", "windows", "feature_level")
 
 
-def target_of(arguments: argparse.Namespace) -> Target:
-    """The target that the options name; a value of --ort that is not a version becomes a path."""
-    from dmlsplit.lint.target import resolve_target
-
+def move_path_from_ort(arguments: argparse.Namespace) -> None:
+    """Make a value of --ort that is not a version one of the paths; argparse takes any word."""
     if arguments.ort and not _VERSION.fullmatch(arguments.ort.strip()):
         arguments.paths.append(arguments.ort)
         arguments.ort = ""
+
+
+def target_of(arguments: argparse.Namespace) -> Target:
+    """The target that the options name, or the default one."""
+    from dmlsplit.lint.target import default_target, resolve_target
+
     options = {name: getattr(arguments, name) for name in _TARGET_OPTIONS}
     given = {name: value for name, value in options.items() if value is not None}
-    target = resolve_target(**given or {"ort": ""})
+    target = resolve_target(**given) if given else default_target()
     return replace(target, options=_as_given(arguments, given))
 
 
@@ -201,7 +206,8 @@ def _as_given(arguments: argparse.Namespace, targets: Mapping[str, str]) -> str:
         f"--{name.replace('_', '-')} {value.strip()}".strip() for name, value in targets.items()
     ]
     words += [options(arguments.dim)] if arguments.dim else []
-    return " ".join([*words, *["--hidden"] * arguments.hidden])
+    words += ["--hidden"] if arguments.hidden else []
+    return " ".join(words)
 
 
 def windows_note(arguments: argparse.Namespace) -> str | None:
@@ -260,13 +266,13 @@ def _option_scan(arguments: argparse.Namespace) -> Scan | None:
 
 def _print_scan_notes(scan: Scan) -> None:
     """Print which files were not read or left out, and which sizes no model uses."""
-    from dmlsplit.models.discovery import LEFT_OUT
+    from dmlsplit.models.discovery import SKIPPED
 
     for file, message in scan.unreadable:
         print_message(f"error: {file}: {message}")
     if scan.skipped_count:
-        left_out = counted(scan.skipped_count, "model file")
-        print_message(f"note: skipped {left_out} ({LEFT_OUT}); --hidden includes them")
+        skipped = counted(scan.skipped_count, "model file")
+        print_message(f"note: skipped {skipped} ({SKIPPED}); --hidden includes them")
     for name, fix in scan.unused:
         print_message(
             f"note: --dim {name}: no input of these models has a dynamic dimension of that name. "

@@ -37,7 +37,14 @@ def add_to(commands: Commands) -> None:
     """Add the command."""
     summary = "show what each feature level, ONNX Runtime and Windows ML accepts"
     statuses = {EXIT_OK: "printed"}
-    parser = add_command(commands, levels, summary, _DESCRIPTION, _EXAMPLES, statuses)
+    parser = add_command(
+        commands,
+        levels,
+        summary=summary,
+        description=_DESCRIPTION,
+        examples=_EXAMPLES,
+        statuses=statuses,
+    )
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
 
 
@@ -101,7 +108,7 @@ def runtime_lines() -> str:
 
 def runtime_rows() -> Iterator[tuple[str, ...]]:
     """The rows of the table of runtimes: the cells of `RUNTIME_COLUMNS`."""
-    from dmlsplit.lint.runtimes import dotted, runtime_table
+    from dmlsplit.lint.runtimes import runtime_table, version_text
     from dmlsplit.lint.target import resolve_target
 
     table = runtime_table()
@@ -111,13 +118,14 @@ def runtime_rows() -> Iterator[tuple[str, ...]]:
         yield f"ONNX Runtime {release}", _text(release.directml), level, *_cells(release)
     for build in table.windows_ml:
         target = resolve_target(winml=str(build.build))
-        opset, ir = _limit(build.opset, build.sure_opset), _limit(build.ir, build.sure_ir)
+        opset = _limit(build.opset, build.sure_opset)
+        ir = _limit(build.ir, build.sure_ir)
         name = f"Windows ML {build.build}"
         yield name, target.dll.removeprefix("DirectML "), str(target.level), opset, ir, "-"
     for package in table.packages:
-        target = resolve_target(winml=dotted(package.version))
+        target = resolve_target(winml=version_text(package.version))
         release = next(r for r in table.onnxruntime if r.version == package.onnxruntime.value)
-        name = f"Windows ML {dotted(package.version)}"
+        name = f"Windows ML {version_text(package.version)}"
         yield name, _text(package.directml), str(target.level), *_cells(release)
 
 
@@ -139,7 +147,7 @@ def _limit(cell: Cell, sure: Cell) -> str:
 
 def runtime_records() -> dict[str, Any]:
     """The table of runtimes for programs: each value with its source."""
-    from dmlsplit.lint.runtimes import dotted, runtime_table
+    from dmlsplit.lint.runtimes import runtime_table, version_text
 
     table = runtime_table()
 
@@ -159,7 +167,7 @@ def runtime_records() -> dict[str, Any]:
             {"build": w.build, "opset": cell(w.opset), "ir": cell(w.ir)} for w in table.windows_ml
         ],
         "windows_ml_packages": [
-            {"version": dotted(p.version), "onnxruntime": dotted(p.onnxruntime.value)}
+            {"version": version_text(p.version), "onnxruntime": version_text(p.onnxruntime.value)}
             | {"directml": cell(p.directml)}
             for p in table.packages
         ],

@@ -39,7 +39,14 @@ def add_to(commands: Commands) -> None:
     """Add the command."""
     summary = "split a .npy file, or run a DxDispatch model"
     statuses = {EXIT_OK: "the pieces were written, or the model has run"}
-    parser = add_command(commands, run, summary, _DESCRIPTION, _EXAMPLES, statuses)
+    parser = add_command(
+        commands,
+        run,
+        summary=summary,
+        description=_DESCRIPTION,
+        examples=_EXAMPLES,
+        statuses=statuses,
+    )
     parser.add_argument("input", metavar="INPUT", help=".npy file or DxDispatch .json")
     parser.add_argument(
         "--axis", type=integer, help="the axis to split; a negative axis counts from the end"

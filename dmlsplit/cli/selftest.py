@@ -38,7 +38,14 @@ def add_to(commands: Commands) -> None:
     summary = (
         "check on this machine's GPU, or else on its CPU, that every split writes the right bytes"
     )
-    parser = add_command(commands, selftest, summary, _DESCRIPTION, _EXAMPLES, _STATUSES)
+    parser = add_command(
+        commands,
+        selftest,
+        summary=summary,
+        description=_DESCRIPTION,
+        examples=_EXAMPLES,
+        statuses=_STATUSES,
+    )
     parser.add_argument(
         "--device", help="cpu, cuda or cuda:N (default: cuda:0 if it can be used, otherwise cpu)"
     )
@@ -63,7 +70,9 @@ def selftest(arguments: argparse.Namespace) -> int:
     from dmlsplit.self_test import selftest as run
 
     is_text = arguments.format == "text"
-    device, limit, strict = arguments.device, arguments.seconds, arguments.strict
+    device = arguments.device
+    limit = arguments.seconds
+    strict = arguments.strict
     with progress_bar("splits", "") as progress:
         test = run(device, limit, print_result if is_text else None, progress, strict)
     print_result(test.summary if is_text else test.to_json())

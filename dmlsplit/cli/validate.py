@@ -9,6 +9,7 @@ from dmlsplit.cli.inputs import (
     add_command,
     add_inputs,
     add_target,
+    move_path_from_ort,
     scan_inputs,
     target_of,
     windows_note,
@@ -61,7 +62,15 @@ def add_to(commands: Commands) -> None:
     summary = "say whether the splits of a model run on DirectML, why not, and how to fix it"
     formats = "".join(f"  {name:<6}  {text}\n" for name, text in FORMATS.items())
     more = f"formats:\n{formats}\n"
-    parser = add_command(commands, validate, summary, _DESCRIPTION, _EXAMPLES, _STATUSES, more)
+    parser = add_command(
+        commands,
+        validate,
+        summary=summary,
+        description=_DESCRIPTION,
+        examples=_EXAMPLES,
+        statuses=_STATUSES,
+        more=more,
+    )
     add_inputs(parser)
     add_target(parser)
     add_report(parser)
@@ -103,6 +112,7 @@ def validate(arguments: argparse.Namespace) -> int:
     """Check every split of the paths."""
     from dmlsplit.files.atomic import refuse_inputs
 
+    move_path_from_ort(arguments)
     target = target_of(arguments)
     check_write_fixed(arguments)
     check_output_files(arguments)

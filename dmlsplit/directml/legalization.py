@@ -16,7 +16,7 @@ from dmlsplit.checks import instance
 from dmlsplit.directml.levels import FeatureLevel, LevelSupport, support_table
 from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
 from dmlsplit.directml.tensor import TensorDataType, TensorDesc
-from dmlsplit.directml.validation import report_at, violations
+from dmlsplit.directml.validation import report_at, violations, violations_at
 from dmlsplit.errors import InvalidArgumentError, NoEquivalentError
 from dmlsplit.geometry import StridedCopy, packed_byte_strides
 from dmlsplit.messages import counted
@@ -80,9 +80,9 @@ def legalize(desc: SplitOperatorDesc, feature_level: FeatureLevel | str | int) -
 
 def equivalent(desc: SplitOperatorDesc, level: FeatureLevel) -> SplitOperatorDesc:
     """`legalize` for values that have been read."""
-    report = report_at(desc, level)
-    if report.ok:
+    if not violations_at(desc, level):
         return desc
+    report = report_at(desc, level)
     for violation in report.violations:
         if "descriptor" not in violation.rule.fixable_by:
             message = f"{desc}: invalid at every feature level: {violation}"
@@ -116,7 +116,8 @@ def _rewrite(
     desc: SplitOperatorDesc, data_type: TensorDataType, support: LevelSupport
 ) -> SplitOperatorDesc | str:
     """A split of the same bytes in elements of `data_type`, valid at the level; or why not."""
-    low, high = support.minimum_dimensions, support.maximum_dimensions
+    low = support.minimum_dimensions
+    high = support.maximum_dimensions
     tensors = desc.input_tensor, *desc.output_tensors
     layouts = [zip(tensor.sizes, tensor.effective_strides, strict=True) for tensor in tensors]
     extents = enumerate(zip(*layouts, strict=True))

@@ -151,7 +151,8 @@ def level_for_directml(version: str, name: str = "DirectML version") -> FeatureL
 
     `name` is that of the argument in errors, here and in the functions below.
     """
-    numbers, rows = directml_version(version, name), support_table().values()
+    numbers = directml_version(version, name)
+    rows = support_table().values()
     levels = [row.level for row in rows if directml_version(row.directml) <= numbers]
     return _highest(levels, f"{name} is {version!r}; the first release is 1.0.0")
 
@@ -199,16 +200,20 @@ def _row(entry: Field, level: FeatureLevel, previous: LevelSupport | None) -> Le
     entry.get("directml").read(directml_version, "a version such as 1.8.0, in quotes")
     # A level without `split` accepts what the level before accepts.
     if previous and "split" not in entry.value:
-        support = previous.minimum_dimensions, previous.maximum_dimensions, previous.data_types
+        low = previous.minimum_dimensions
+        high = previous.maximum_dimensions
+        data_types = previous.data_types
     else:
-        support = _support(entry.get("split"))
+        low, high, data_types = _support(entry.get("split"))
     return LevelSupport(
         level,
-        str(entry.get("directml").value),
-        bool(entry.value.get("public", True)),
-        _windows_build(entry.get("windows")),
-        *support,
-        str(entry.get("source").value),
+        directml=str(entry.get("directml").value),
+        is_public=bool(entry.value.get("public", True)),
+        windows=_windows_build(entry.get("windows")),
+        minimum_dimensions=low,
+        maximum_dimensions=high,
+        data_types=data_types,
+        source=str(entry.get("source").value),
     )
 
 

@@ -141,7 +141,8 @@ def named_tensors(desc: SplitOperatorDesc) -> list[tuple[str, TensorDesc]]:
 
 def descriptor_geometry(desc: SplitOperatorDesc) -> SplitGeometry:
     """The byte copies of a descriptor that has passed validation."""
-    shape, width = desc.input_tensor.sizes, desc.input_tensor.element_bytes
+    shape = desc.input_tensor.sizes
+    width = desc.input_tensor.element_bytes
     tensors = desc.input_tensor, *desc.output_tensors
     source, *outputs = map(byte_strides, tensors)
     return split_geometry(shape, desc.axis, desc.split_sizes, width, source, outputs)

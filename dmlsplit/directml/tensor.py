@@ -83,7 +83,9 @@ class TensorDataType(IntEnum):
     def __new__(cls, value: int, bits: int, numpy_name: str = "") -> TensorDataType:
         """Make a member from its value and attributes."""
         member = int.__new__(cls, value)
-        member._value_, member.bits, member.numpy_name = value, bits, numpy_name
+        member._value_ = value
+        member.bits = bits
+        member.numpy_name = numpy_name
         return member
 
     @classmethod
@@ -253,7 +255,8 @@ class TensorDesc:
         put("sizes", integers("sizes", sizes))
         put("strides", None if strides is None else integers("strides", strides))
         put("flags", TensorFlags.parse(flags))
-        name, total = "total_tensor_size_in_bytes", total_tensor_size_in_bytes
+        name = "total_tensor_size_in_bytes"
+        total = total_tensor_size_in_bytes
         put(name, self.minimum_size_in_bytes if total is None else integer(name, total))
         name = "guaranteed_base_offset_alignment"
         put(name, integer(name, guaranteed_base_offset_alignment))

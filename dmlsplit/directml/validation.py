@@ -80,11 +80,15 @@ def validate(
     return report_at(desc, level)
 
 
-@lru_cache(maxsize=1024)  # a model has many splits, but few different descriptors
 def report_at(desc: SplitOperatorDesc, level: FeatureLevel) -> ValidationReport:
     """The report of `validate`, for a descriptor and a level that are parsed already."""
-    broken = tuple(violations(desc, support_table()[level]))
-    return ValidationReport(str(desc), str(level), broken)
+    return ValidationReport(str(desc), str(level), violations_at(desc, level))
+
+
+@lru_cache(maxsize=1024)  # a model has many splits, but few different descriptors
+def violations_at(desc: SplitOperatorDesc, level: FeatureLevel) -> tuple[Violation, ...]:
+    """The violations of `report_at`, without the text of the descriptor."""
+    return tuple(violations(desc, support_table()[level]))
 
 
 def minimum_feature_level(desc: SplitOperatorDesc) -> FeatureLevel | None:
@@ -158,16 +162,18 @@ def _broken_tensor_rules(tensor: TensorDesc) -> Iterator[BrokenRule]:
     """Rules of any tensor."""
     rank = tensor.dimension_count
     if tensor.data_type is TensorDataType.UNKNOWN:
-        yield "DML-TENSOR-DATA-TYPE", "DataType", "UNKNOWN", "a known type"
+        yield BrokenRule("DML-TENSOR-DATA-TYPE", "DataType", "UNKNOWN", "a known type")
     if not 1 <= rank <= DIMENSION_COUNT_MAX:
         allowed = f"from 1 to {DIMENSION_COUNT_MAX}"
-        yield "DML-TENSOR-DIMENSION-COUNT", "DimensionCount", rank, allowed
+        yield BrokenRule("DML-TENSOR-DIMENSION-COUNT", "DimensionCount", rank, allowed)
     for index, size in enumerate(tensor.sizes):
         if size == 0:
-            yield "DML-TENSOR-ZERO-SIZE", f"Sizes[{index}]", 0, "at least 1"
+            yield BrokenRule("DML-TENSOR-ZERO-SIZE", f"Sizes[{index}]", 0, "at least 1")
     if tensor.strides is not None and len(tensor.strides) != rank:
         allowed = f"{rank} entries, one per dimension"
-        yield "DML-TENSOR-STRIDE-COUNT", "Strides", f"{len(tensor.strides)} entries", allowed
+        yield BrokenRule(
+            "DML-TENSOR-STRIDE-COUNT", "Strides", f"{len(tensor.strides)} entries", allowed
+        )
     yield from _broken_range_rules(tensor)
     yield from _broken_extent_rules(tensor)
     yield from _broken_alignment_rules(tensor)
@@ -175,14 +181,15 @@ def _broken_tensor_rules(tensor: TensorDesc) -> Iterator[BrokenRule]:
 
 def _broken_range_rules(tensor: TensorDesc) -> Iterator[BrokenRule]:
     """Numbers that do not fit their fields: a UINT has 32 bits, a UINT64 has 64."""
-    total, alignment = tensor.total_tensor_size_in_bytes, tensor.guaranteed_base_offset_alignment
+    total = tensor.total_tensor_size_in_bytes
+    alignment = tensor.guaranteed_base_offset_alignment
     fields = [(f"Sizes[{i}]", size, UINT_MAX) for i, size in enumerate(tensor.sizes)]
     fields += [(f"Strides[{i}]", step, UINT_MAX) for i, step in enumerate(tensor.strides or ())]
     fields += [("TotalTensorSizeInBytes", total, UINT64_MAX)]
     fields += [("GuaranteedBaseOffsetAlignment", alignment, UINT_MAX)]
     for field, value, limit in fields:
         if not 0 <= value <= limit:
-            yield "DML-UINT-RANGE", field, value, f"from 0 to {limit}"
+            yield BrokenRule("DML-UINT-RANGE", field, value, f"from 0 to {limit}")
 
 
 def _has_extent(tensor: TensorDesc) -> bool:
@@ -195,22 +202,27 @@ def _has_extent(tensor: TensorDesc) -> bool:
 
 def _broken_extent_rules(tensor: TensorDesc) -> Iterator[BrokenRule]:
     """Rules of the number of elements and of TotalTensorSizeInBytes."""
-    total, minimum = tensor.total_tensor_size_in_bytes, tensor.minimum_size_in_bytes
-    count, last = tensor.element_count, tensor.last_element_index
+    total = tensor.total_tensor_size_in_bytes
+    minimum = tensor.minimum_size_in_bytes
+    count = tensor.element_count
+    last = tensor.last_element_index
     if total % 4:
-        yield "DML-TENSOR-SIZE-DWORD", "TotalTensorSizeInBytes", total, "a multiple of 4"
+        yield BrokenRule(
+            "DML-TENSOR-SIZE-DWORD", "TotalTensorSizeInBytes", total, "a multiple of 4"
+        )
     if not _has_extent(tensor):
         return
     if count > UINT_MAX:
-        elements, allowed = f"{digits(count)} elements", f"at most {UINT_MAX}"
-        yield "DML-TENSOR-ELEMENT-COUNT", "Sizes", elements, allowed
+        elements = f"{digits(count)} elements"
+        allowed = f"at most {UINT_MAX}"
+        yield BrokenRule("DML-TENSOR-ELEMENT-COUNT", "Sizes", elements, allowed)
     if total < minimum:
         allowed = f"at least {digits(minimum)}"
-        yield "DML-TENSOR-SIZE-SMALL", "TotalTensorSizeInBytes", total, allowed
+        yield BrokenRule("DML-TENSOR-SIZE-SMALL", "TotalTensorSizeInBytes", total, allowed)
     if tensor.strides is not None and last > UINT_MAX:
         wrapped = f"DMLCalcBufferTensorSize wraps to {digits(tensor.wrapped_size_in_bytes)} bytes"
         reached = f"element {digits(last)} ({wrapped})"
-        yield "DML-TENSOR-SIZE-WRAP", "Strides", reached, f"at most element {UINT_MAX}"
+        yield BrokenRule("DML-TENSOR-SIZE-WRAP", "Strides", reached, f"at most element {UINT_MAX}")
 
 
 def _broken_alignment_rules(tensor: TensorDesc) -> Iterator[BrokenRule]:
@@ -220,79 +232,90 @@ def _broken_alignment_rules(tensor: TensorDesc) -> Iterator[BrokenRule]:
     # Zero promises nothing; a negative value is reported by DML-UINT-RANGE.
     if alignment > 0 and (alignment < minimum or alignment & (alignment - 1)):
         allowed = f"0, or a power of two of at least {minimum}"
-        yield "DML-TENSOR-ALIGNMENT", "GuaranteedBaseOffsetAlignment", alignment, allowed
+        yield BrokenRule(
+            "DML-TENSOR-ALIGNMENT", "GuaranteedBaseOffsetAlignment", alignment, allowed
+        )
 
 
 def _broken_output_rules(tensor: TensorDesc) -> Iterator[BrokenRule]:
     """Rules of an output alone: DirectML writes it, and each element once."""
-    sizes, strides = tensor.sizes, tensor.strides
+    sizes = tensor.sizes
+    strides = tensor.strides
     if tensor.flags & TensorFlags.OWNED_BY_DML:
-        yield "DML-TENSOR-OWNED-OUTPUT", "Flags", "OWNED_BY_DML", "NONE"
+        yield BrokenRule("DML-TENSOR-OWNED-OUTPUT", "Flags", "OWNED_BY_DML", "NONE")
     if strides is not None and _has_extent(tensor) and may_overlap_itself(sizes, strides):
         allowed = f"a distinct address for each element of sizes {list(sizes)}"
-        yield "DML-TENSOR-OUTPUT-OVERLAP", "Strides", list(strides), allowed
+        yield BrokenRule("DML-TENSOR-OUTPUT-OVERLAP", "Strides", list(strides), allowed)
 
 
 def _broken_operator_rules(desc: SplitOperatorDesc) -> Iterator[BrokenRule]:
     """Rules of OutputCount and Axis."""
     rank = desc.input_tensor.dimension_count
     if not desc.output_tensors:
-        yield "DML-SPLIT-OUTPUT-COUNT", "OutputCount", 0, "greater than 0"
+        yield BrokenRule("DML-SPLIT-OUTPUT-COUNT", "OutputCount", 0, "greater than 0")
     if not 0 <= desc.axis <= UINT_MAX:
         # Negative axes are a common cause.
         fix = f"{RULES['DML-UINT-RANGE'].hint}; count the axis from the front"
-        yield "DML-UINT-RANGE", "Axis", desc.axis, f"from 0 to {UINT_MAX}", fix
+        yield BrokenRule("DML-UINT-RANGE", "Axis", desc.axis, f"from 0 to {UINT_MAX}", fix)
     elif desc.axis >= rank:
         allowed = f"below the input's DimensionCount, {rank}"
-        yield "DML-SPLIT-AXIS-RANGE", "Axis", desc.axis, allowed
+        yield BrokenRule("DML-SPLIT-AXIS-RANGE", "Axis", desc.axis, allowed)
 
 
 def _broken_match_rules(tensor: TensorDesc, desc: SplitOperatorDesc) -> Iterator[BrokenRule]:
     """What an output must have in common with the input."""
-    data_type, rank = desc.input_tensor.data_type, desc.input_tensor.dimension_count
+    data_type = desc.input_tensor.data_type
+    rank = desc.input_tensor.dimension_count
     if tensor.data_type is not data_type:
         allowed = f"{data_type.name}, as in InputTensor"
-        yield "DML-SPLIT-DATA-TYPE-MATCH", "DataType", tensor.data_type.name, allowed
+        yield BrokenRule("DML-SPLIT-DATA-TYPE-MATCH", "DataType", tensor.data_type.name, allowed)
     if tensor.dimension_count != rank:
         allowed = f"{rank}, as in InputTensor"
-        yield "DML-SPLIT-DIMENSION-COUNT-MATCH", "DimensionCount", tensor.dimension_count, allowed
+        yield BrokenRule(
+            "DML-SPLIT-DIMENSION-COUNT-MATCH", "DimensionCount", tensor.dimension_count, allowed
+        )
     elif 0 <= desc.axis < rank:  # otherwise any dimension could be the axis
         rows = zip(tensor.sizes, desc.input_tensor.sizes, strict=True)
         for index, (size, input_size) in enumerate(rows):
             if index != desc.axis and size != input_size:
                 allowed = f"{digits(input_size)}, as in InputTensor"
-                yield "DML-SPLIT-SIZE-MATCH", f"Sizes[{index}]", size, allowed
+                yield BrokenRule("DML-SPLIT-SIZE-MATCH", f"Sizes[{index}]", size, allowed)
 
 
 def _broken_axis_sum_rules(desc: SplitOperatorDesc) -> Iterator[BrokenRule]:
     """The rule that outputs fill the axis; only if that can be computed."""
-    axis, shape, outputs = desc.axis, desc.input_tensor.sizes, desc.output_tensors
+    axis = desc.axis
+    shape = desc.input_tensor.sizes
+    outputs = desc.output_tensors
     comparable = all(tensor.dimension_count == len(shape) for tensor in outputs)
     if not (outputs and comparable and 0 <= axis < len(shape)):
         return
     if (total := sum(desc.split_sizes)) != (axis_size := shape[axis]):
         allowed = f"{digits(axis_size)}, which is InputTensor.Sizes[{axis}]"
-        yield "DML-SPLIT-AXIS-SUM", f"Sizes[{axis}]", total, allowed
+        yield BrokenRule("DML-SPLIT-AXIS-SUM", f"Sizes[{axis}]", total, allowed)
 
 
 def _broken_level_rules(
     tensor: TensorDesc, support: LevelSupport, highest: LevelSupport
 ) -> Iterator[BrokenRule]:
     """Data types and numbers of dimensions that a level lacks; the `highest` may have them."""
-    data_type, rank, level = tensor.data_type, tensor.dimension_count, support.level
+    data_type = tensor.data_type
+    rank = tensor.dimension_count
+    level = support.level
     if data_type is not TensorDataType.UNKNOWN and data_type not in support.data_types:
         types = ", ".join(supported.name for supported in sorted(support.data_types))
         allowed = f"one of {types} at feature level {level}"
         fix = _level_fix("DML-LEVEL-DATA-TYPE", data_type in highest.data_types)
-        yield "DML-LEVEL-DATA-TYPE", "DataType", data_type.name, allowed, fix
-    low, high = support.minimum_dimensions, support.maximum_dimensions
+        yield BrokenRule("DML-LEVEL-DATA-TYPE", "DataType", data_type.name, allowed, fix)
+    low = support.minimum_dimensions
+    high = support.maximum_dimensions
     # A count that no level accepts is reported once, as DML-TENSOR-DIMENSION-COUNT.
     if 1 <= rank <= DIMENSION_COUNT_MAX and not low <= rank <= high:
         counts = f"{low}" if low == high else f"from {low} to {high}"
         allowed = f"{counts} at feature level {level}"
         is_accepted = highest.minimum_dimensions <= rank <= highest.maximum_dimensions
         fix = _level_fix("DML-LEVEL-DIMENSION-COUNT", is_accepted)
-        yield "DML-LEVEL-DIMENSION-COUNT", "DimensionCount", rank, allowed, fix
+        yield BrokenRule("DML-LEVEL-DIMENSION-COUNT", "DimensionCount", rank, allowed, fix)
 
 
 def _level_fix(rule_id: str, helps: bool) -> str:

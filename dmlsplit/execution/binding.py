@@ -205,8 +205,9 @@ class BindingTable:
             )
         violations: list[Violation] = []
         if len(outputs) != len(self._outputs):
-            count = "DML-BIND-COUNT", "BindingCount", len(outputs), len(self._outputs)
-            violations.append(violation_of("Outputs", count))
+            counts = len(outputs), len(self._outputs)
+            rule = BrokenRule("DML-BIND-COUNT", "BindingCount", *counts)
+            violations.append(violation_of("Outputs", rule))
         array = self._input.bound_or_none(source, violations)
         pairs = zip(self._outputs, outputs, strict=False)
         arrays = [tensor.bound_or_none(binding, violations) for tensor, binding in pairs]
@@ -229,15 +230,17 @@ def _broken_rule(mismatch: Mismatch, tensor: TensorDesc) -> BrokenRule:
     field, actual, required = mismatch
     match field:
         case "device":
-            return "DML-BIND-KIND", "", f"an array on {actual}", f"on {required}"
+            return BrokenRule("DML-BIND-KIND", "", f"an array on {actual}", f"on {required}")
         case "read_only":
-            return "DML-BIND-READ-ONLY", "", "read-only", "writable"
+            return BrokenRule("DML-BIND-READ-ONLY", "", "read-only", "writable")
         case "type":
             allowed = f"{data_type_name(required)} ({tensor.data_type.name})"
-            return "DML-ARRAY-DATA-TYPE", "DataType", data_type_name(actual), allowed
+            return BrokenRule("DML-ARRAY-DATA-TYPE", "DataType", data_type_name(actual), allowed)
         case "shape":
-            return "DML-ARRAY-SHAPE", "Sizes", list(actual), list(required)
-    return "DML-ARRAY-STRIDES", "Strides", f"{list(actual)} bytes", f"{list(required)} bytes"
+            return BrokenRule("DML-ARRAY-SHAPE", "Sizes", list(actual), list(required))
+    return BrokenRule(
+        "DML-ARRAY-STRIDES", "Strides", f"{list(actual)} bytes", f"{list(required)} bytes"
+    )
 
 
 def _broken_buffer_rules(
@@ -250,17 +253,21 @@ def _broken_buffer_rules(
     size = available if binding.size_in_bytes is None else binding.size_in_bytes
     alignment = tensor.guaranteed_base_offset_alignment
     if not array.is_contiguous:
-        yield "DML-BIND-KIND", "Buffer", "a strided array", "a contiguous array"
+        yield BrokenRule("DML-BIND-KIND", "Buffer", "a strided array", "a contiguous array")
     if offset % MINIMUM_BUFFER_TENSOR_ALIGNMENT:
         allowed = f"a multiple of {MINIMUM_BUFFER_TENSOR_ALIGNMENT}"
-        yield "DML-BIND-OFFSET-ALIGNMENT", "Offset", offset, allowed
+        yield BrokenRule("DML-BIND-OFFSET-ALIGNMENT", "Offset", offset, allowed)
     if alignment and offset % alignment:
-        yield "DML-BIND-GUARANTEED-ALIGNMENT", "Offset", offset, f"a multiple of {alignment}"
+        yield BrokenRule(
+            "DML-BIND-GUARANTEED-ALIGNMENT", "Offset", offset, f"a multiple of {alignment}"
+        )
     if offset < 0 or size > available:
         selected = f"bytes {offset} to {offset + size}"
-        yield "DML-BIND-RANGE", "SizeInBytes", selected, f"inside the buffer's {end - start} bytes"
+        yield BrokenRule(
+            "DML-BIND-RANGE", "SizeInBytes", selected, f"inside the buffer's {end - start} bytes"
+        )
     if size < total:
-        yield "DML-BIND-SIZE", "SizeInBytes", size, f"at least {total}"
+        yield BrokenRule("DML-BIND-SIZE", "SizeInBytes", size, f"at least {total}")
 
 
 def _overlaps(
@@ -270,8 +277,8 @@ def _overlaps(
     spans = [entry.span if entry else (0, 0) for entry in outputs]
     for index, owner in overlapping_pairs(spans):
         other = f"OutputTensors[{owner}]"
-        yield index, ("DML-BIND-OUTPUT-OVERLAP", "", other, "memory of its own")
+        yield index, BrokenRule("DML-BIND-OUTPUT-OVERLAP", "", other, "memory of its own")
     start, end = source.span if source else (0, 0)
     for index, (low, high) in enumerate(spans):
         if low < end and start < high:
-            yield index, ("DML-BIND-IN-PLACE", "", "the input", "memory of its own")
+            yield index, BrokenRule("DML-BIND-IN-PLACE", "", "the input", "memory of its own")

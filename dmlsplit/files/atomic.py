@@ -59,7 +59,8 @@ def name_in_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        error.filename, error.filename2 = str(path), None
+        error.filename = str(path)
+        error.filename2 = None
         raise
 
 
@@ -108,7 +109,8 @@ def atomic_write(path: Path) -> Iterator[Path]:
         with suppress(OSError):
             draft.unlink()
         if isinstance(error, OSError) and error.filename == str(draft):
-            error.filename, error.filename2 = str(path), None
+            error.filename = str(path)
+            error.filename2 = None
         raise
 
 

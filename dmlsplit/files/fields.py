@@ -28,9 +28,9 @@ class Field:
             shown = "an object" if isinstance(self.value, dict) else "an array"
         return self.invalid(f"is {shown[:60]}; it must be {allowed}")
 
-    def invalid(self, what: str) -> InvalidArgumentError:
+    def invalid(self, problem: str) -> InvalidArgumentError:
         """The error about this value: its path, then what it does or is."""
-        return InvalidArgumentError(f"{self.path} {what}" if self.path else what)
+        return InvalidArgumentError(f"{self.path} {problem}" if self.path else problem)
 
     def find(self, *names: str) -> Field | None:
         """The first member with one of these names, or None."""

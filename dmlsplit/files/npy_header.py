@@ -94,7 +94,8 @@ def _parsed(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
     """The shape, whether it is in Fortran order, and the type; NumPy raises any error."""
     version = npy.read_magic(file)
     if version == (3, 0):
-        version, file = (2, 0), _as_version_2(file)
+        version = (2, 0)
+        file = _as_version_2(file)
     if version not in _READERS:
         raise ValueError(f"its version is {version}; it must be (1, 0), (2, 0) or (3, 0)")
     with warnings.catch_warnings():  # about headers that Python 2 wrote
@@ -124,7 +125,8 @@ def npy_header(shape: tuple[int, ...], fortran_order: bool, dtype: np.dtype) -> 
         with suppress(ValueError):  # too long for 1.0, or names outside Latin-1
             write(text, fields)
             return text.getvalue()
-    head, literal = npy.magic(3, 0), repr(fields).encode()
+    head = npy.magic(3, 0)
+    literal = repr(fields).encode()
     padding = -(len(head) + 4 + len(literal) + 1) % _ALIGNMENT
     literal += b" " * padding + b"\n"
     return head + len(literal).to_bytes(4, "little") + literal

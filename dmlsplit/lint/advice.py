@@ -1,6 +1,6 @@
 """Advice: what makes an unknown split known, and the fixes of a refused one."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -45,6 +45,7 @@ class Remedies(NamedTuple):
     fixes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     rewriting: str = ""
+    dispatching: str = ""
 
 
 def advise(verdict: Verdict, declaration: str = "") -> Remedies:
@@ -53,7 +54,8 @@ def advise(verdict: Verdict, declaration: str = "") -> Remedies:
     A note says why there is no fix of some kind, or that there may be one. `declaration` declares
     the values of the split's file whose type or sizes are not known; see `declarations`.
     """
-    site, state = verdict.site, verdict.site.state
+    site = verdict.site
+    state = verdict.site.state
     if verdict.outcome is Outcome.UNKNOWN and isinstance(state, Unknown):
         return Remedies((_fix_for_unknown(site, state, declaration),))
     if verdict.outcome is Outcome.UNKNOWN:  # what the runtime does is not known
@@ -66,14 +68,14 @@ def advise(verdict: Verdict, declaration: str = "") -> Remedies:
         return Remedies((_fix_for_unknown(site, undecided, declaration, needs_sizes=True),))
     fixes = hints(verdict.errors) if verdict.minimum is None else ()
     rewriting, notes = _rewriting(verdict)
-    fixes += (rewriting,) if rewriting else ()
-    fixes += tuple(_other_descriptors(verdict))
+    dispatching = _dispatching(verdict)
+    fixes += tuple(filter(None, (rewriting, dispatching, _newer_directml(verdict))))
     if verdict.obstacle:
         notes.append(verdict.obstacle)
     if undecided:
         remedy = _fix_for_unknown(site, undecided, declaration, needs_sizes=True)
         notes.append(Advice.UNDECIDED.format(remedy=remedy))
-    return Remedies(fixes, tuple(notes), rewriting)
+    return Remedies(fixes, tuple(notes), rewriting, dispatching)
 
 
 def _rewriting(verdict: Verdict) -> tuple[str, list[str]]:
@@ -94,18 +96,18 @@ def _rewriting(verdict: Verdict) -> tuple[str, list[str]]:
     return "", [Note(Advice.NO_NODES.format(obstacle=obstacle.fault), obstacle.fix)]
 
 
-def _other_descriptors(verdict: Verdict) -> Iterator[str]:
-    """The fixes that leave the model as it is."""
-    if verdict.equivalent:
-        yield dispatching(verdict)
-    if least := verdict.minimum:
-        windows = f", or Windows build {least.windows.build}" if least.windows else ""
-        yield Advice.SHIP.format(version=least.directml, windows=windows)
+def _dispatching(verdict: Verdict) -> str:
+    """The fix in code that calls DirectML: another descriptor of the same bytes; or nothing."""
+    return Advice.DISPATCH.format(equivalent=verdict.equivalent) if verdict.equivalent else ""
 
 
-def dispatching(verdict: Verdict) -> str:
-    """The fix in code that calls DirectML: another descriptor of the same bytes."""
-    return Advice.DISPATCH.format(equivalent=verdict.equivalent)
+def _newer_directml(verdict: Verdict) -> str:
+    """The fix that leaves the model and the descriptor as they are; or nothing."""
+    least = verdict.minimum
+    if least is None:
+        return ""
+    windows = f", or Windows build {least.windows.build}" if least.windows else ""
+    return Advice.SHIP.format(version=least.directml, windows=windows)
 
 
 def unfreezing_fix(site: SplitSite) -> str:

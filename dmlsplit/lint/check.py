@@ -8,12 +8,14 @@ from dmlsplit.directml.legalization import equivalent
 from dmlsplit.directml.levels import FeatureLevel
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules.violation import Violation
-from dmlsplit.directml.validation import minimum_feature_level, report_at
+from dmlsplit.directml.validation import minimum_feature_level, violations_at
 from dmlsplit.errors import InvalidArgumentError, NoEquivalentError
 from dmlsplit.lint.advice import Remedies, advise, declarations, hints, unfreezing_fix
 from dmlsplit.lint.defects import defects
 from dmlsplit.lint.loading import invalid_node, model_violations, target_violations
+from dmlsplit.lint.onnxruntime import text_faults
 from dmlsplit.lint.placement import (
+    broken_at_every_size,
     every_size,
     outcome_of_effects,
     runtime_verdict,
@@ -69,7 +71,7 @@ def assess(
 
     Examples
     --------
-    >>> from dmlsplit.lint.target import resolve_target
+    >>> from dmlsplit.lint import resolve_target
     >>> from dmlsplit.models.discovery import option_site
     >>> site = option_site("FLOAT32", sizes=(2, 6), axis=1, split=(2, 4))
     >>> (verdict,) = assess([site], resolve_target(feature_level="2_0")).verdicts
@@ -84,11 +86,11 @@ def assess(
         target,
         verdicts,
         tuple(unreadable),
-        frozenset(failing),
-        tuple(target_violations(target)),
-        defects_fail,
-        baseline,
-        models,
+        failing=frozenset(failing),
+        diagnostics=tuple(target_violations(target)),
+        defects_fail=defects_fail,
+        baseline=baseline,
+        models=models,
     )
 
 
@@ -126,7 +128,8 @@ def check_site(site: SplitSite, target: Target, declaration: str = "") -> Verdic
 
 def _diagnostics(verdict: Verdict) -> tuple[Violation, ...]:
     """The diagnostics of a verdict and the remarks about its site, errors first."""
-    site, is_program = verdict.site, verdict.target.runtime is None
+    site = verdict.site
+    is_program = verdict.target.runtime is None
     broken = {violation.rule.id for violation in verdict.errors}
     if not is_program:  # the verdict says where sequences run
         broken.add("ORT-SEQUENCE")
@@ -138,7 +141,9 @@ def _diagnostics(verdict: Verdict) -> tuple[Violation, ...]:
 
 def _with_remedies(verdict: Verdict, remedies: Remedies) -> Verdict:
     """The verdict with what can be done, and why there is nothing else."""
-    site, diagnostics, notes = verdict.site, verdict.diagnostics, remedies.notes
+    site = verdict.site
+    diagnostics = verdict.diagnostics
+    notes = remedies.notes
     if site.never_runs is not None:
         notes += (f"{site.never_runs}; but ONNX Runtime checks it when it loads the model",)
     if verdict.outcome is Outcome.UNKNOWN and remedies.fixes:  # so that all formats give the same
@@ -164,36 +169,29 @@ def _program_verdict(site: SplitSite, target: Target) -> Verdict:
             return _check_unknown(site, unknown, target)
         case Invalid(problem):
             fault = invalid_node(site, problem)
-            return Verdict(site, target, None, Outcome.REFUSED, (*_text_faults(site), fault))
-
-
-def _text_faults(site: SplitSite) -> tuple[Violation, ...]:
-    """The violation of a split of strings, which DirectML lacks."""
-    if site.element_type != "STRING":
-        return ()
-    text = "InputTensor.DataType is STRING; DirectML has no strings"
-    return (make_violation("SPLIT-NODE-TEXT", text=text),)
+            return Verdict(site, target, None, Outcome.REFUSED, (*text_faults(site), fault))
 
 
 def _check_known(site: SplitSite, desc: SplitOperatorDesc | None, target: Target) -> Verdict:
     """Check the descriptor of a split; None if all outputs are empty."""
-    errors, legal, obstacle = _text_faults(site), None, None
-    broken = report_at(desc, target.level).violations if desc else ()
-    if desc and broken:
-        legal, obstacle = _equivalent(desc, target.level)
+    errors = text_faults(site)
+    broken = violations_at(desc, target.level) if desc else ()
+    legal, obstacle = _equivalent(desc, target.level) if desc and broken else (None, None)
     refused = Outcome.EQUIVALENT if legal else Outcome.REFUSED
     outcome = refused if errors or broken else Outcome.RUNS
-    return Verdict(site, target, desc, outcome, (*errors, *broken), legal, obstacle=obstacle)
+    diagnostics = (*errors, *broken)
+    return Verdict(site, target, desc, outcome, diagnostics, equivalent=legal, obstacle=obstacle)
 
 
 def _check_unknown(site: SplitSite, unknown: Unknown, target: Target) -> Verdict:
     """Check the smallest descriptor: a rule that it breaks, all sizes break."""
-    desc, errors = unknown.smallest_descriptor, _text_faults(site)
-    broken = report_at(desc, target.level).violations if desc else ()
+    desc = unknown.smallest_descriptor
+    errors = text_faults(site)
+    broken = violations_at(desc, target.level) if desc else ()
     if desc and unknown.only_count_varies and not errors and not broken:
         sizes = every_size(site, desc, unknown)
         return Verdict(site, target, desc, Outcome.RUNS_FOR_EVERY_SIZE, (), sizes=sizes)
-    broken = tuple(v for v in broken if v.tensor == "InputTensor" and v.rule.at_every_size)
+    broken = broken_at_every_size(broken)
     note = make_violation("SPLIT-NODE-UNKNOWN", text=unknown.reason)
     diagnostics = (*errors, note, *broken)
     if not errors and not broken:
@@ -237,7 +235,9 @@ def _minimum(verdict: Verdict) -> LevelReleases | None:
 
     In a runtime, only where the level of the DirectML.dll is what is wrong.
     """
-    site, target, desc = verdict.site, verdict.target, verdict.descriptor
+    site = verdict.site
+    target = verdict.target
+    desc = verdict.descriptor
     if isinstance(site.state, Unknown):
         # The type of a descriptor is a placeholder that every level accepts.
         desc = site.state.smallest_descriptor if site.element_type else None

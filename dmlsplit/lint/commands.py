@@ -35,9 +35,11 @@ def options(sizes: Iterable[tuple[str, int | str]]) -> str:
 
 def fixing_command(template: str, file: str, options: str) -> str:
     """A template with the command that rewrites a model into a file beside it."""
-    model, output = shell_word(file), shell_word(f"{_stem(file)}.fixed.onnx")
+    model = shell_word(file)
+    output = shell_word(f"{_stem(file)}.fixed.onnx")
     if output is None or model is None:
-        model, output = "MODEL.onnx", "MODEL.fixed.onnx"
+        model = "MODEL.onnx"
+        output = "MODEL.fixed.onnx"
     left = ["MODEL"] if model == "MODEL.onnx" else []
     return template.format(
         replace=_replace(left), paths=model, options=options and f" {options}", output=output

@@ -7,7 +7,7 @@ from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.lint.advice_texts import Advice
 from dmlsplit.lint.commands import python_command
 from dmlsplit.lint.rules import make_violation
-from dmlsplit.lint.runtimes import Cell, dotted, runtime_table
+from dmlsplit.lint.runtimes import Cell, runtime_table, version_text
 from dmlsplit.lint.target import Runtime, Target
 from dmlsplit.messages import Fix
 from dmlsplit.models.site import Cause, Invalid, OnnxModel, SplitSite, Unknown
@@ -25,7 +25,9 @@ def target_violations(target: Target) -> Iterator[Violation]:
     least = provider.minimum_level.value if provider else target.level
     if target.level < least:
         allowed = f"at least {least}"
-        yield make_violation("ORT-FEATURE-LEVEL", "", "FeatureLevel", str(target.level), allowed)
+        yield make_violation(
+            "ORT-FEATURE-LEVEL", field="FeatureLevel", found=str(target.level), allowed=allowed
+        )
 
 
 def load_violations(site: SplitSite, target: Target) -> Iterator[Violation]:
@@ -45,8 +47,15 @@ def load_violations(site: SplitSite, target: Target) -> Iterator[Violation]:
                 fix=python_command(Advice.WEIGHTS, site.file),
             )
     if is_complex(site.element_type):
-        fields = "InputTensor", "DataType", site.element_type or "", "a real type"
-        yield make_violation("ORT-DATA-TYPE", *fields, fix=Advice.REAL_TENSORS, effect="load")
+        yield make_violation(
+            "ORT-DATA-TYPE",
+            "InputTensor",
+            field="DataType",
+            found=site.element_type or "",
+            allowed="a real type",
+            fix=Advice.REAL_TENSORS,
+            effect="load",
+        )
     yield from _missing_count(site)
 
 
@@ -84,8 +93,12 @@ def _missing_count(site: SplitSite) -> Iterator[Violation]:
         return
     axis_size = site.shape[site.axis] if site.shape and site.axis is not None else None
     if isinstance(axis_size, int) and not isinstance(site.state, Invalid):
-        fault = "num_outputs", "absent", "set if split is absent"
-        yield make_violation("ORT-NUM-OUTPUTS", "", *fault)
+        yield make_violation(
+            "ORT-NUM-OUTPUTS",
+            field="num_outputs",
+            found="absent",
+            allowed="set if split is absent",
+        )
 
 
 def model_violations(model: OnnxModel, runtime: Runtime) -> Iterator[Violation]:
@@ -108,12 +121,18 @@ def _version_violations(file: str, opset: int, ir: int, runtime: Runtime) -> Ite
             continue
         command = template(file, number, newest)
         # A newer runtime helps against both; without it, both have to be changed.
-        fix, loaders = Fix.joined("; or ", [*loaders, command]), []
+        fix = Fix.joined("; or ", [*loaders, command])
+        loaders = []
         has = f"the model has {subject} {number}"
         if limit.value is not None:
             text = f"{has}; {runtime.name} loads at most {newest}"
             yield make_violation(
-                rule, "", subject, str(number), f"at most {newest}", text=text, fix=fix
+                rule,
+                field=subject,
+                found=str(number),
+                allowed=f"at most {newest}",
+                text=text,
+                fix=fix,
             )
         else:
             text = f"{has}; whether {runtime.name} loads more than {newest} was not found"
@@ -133,7 +152,7 @@ def _loaders(opset: int, ir: int, runtime: Runtime) -> Iterator[str]:
         return
     versions = {row.version for row in releases}
     packages = [p.version for p in table.packages if p.onnxruntime.value in versions]
-    yield from (Advice.WINDOWS_ML.format(version=dotted(package)) for package in packages[:1])
+    yield from (Advice.WINDOWS_ML.format(version=version_text(package)) for package in packages[:1])
 
 
 def _loads(limit: Cell, number: int) -> bool:

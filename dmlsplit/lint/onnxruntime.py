@@ -9,16 +9,15 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
 from dmlsplit.directml.operator import SplitOperatorDesc
-from dmlsplit.directml.rules.rule import Effect
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.directml.tensor import TensorDesc
 from dmlsplit.lint.advice_texts import Advice
 from dmlsplit.lint.loading import WITHOUT_KERNEL, conversion
 from dmlsplit.lint.rules import make_violation
 from dmlsplit.lint.runtimes import Release, runtime_table
-from dmlsplit.lint.target import Target
+from dmlsplit.lint.target import Runtime, Target
 from dmlsplit.messages import Fix
-from dmlsplit.models.onnx.operators import CARRIERS, ElementType
+from dmlsplit.models.onnx.operators import element_bytes
 from dmlsplit.models.site import Known, SplitSite, Unknown
 
 # Lower ranks are padded on the left to NchwDimensionCount.
@@ -52,15 +51,22 @@ def cpu_violations(site: SplitSite, target: Target) -> Iterator[Violation]:
 def provider_violations(site: SplitSite, target: Target) -> Iterator[Violation]:
     """The provider's rules that a split breaks which it takes; DirectML's own are checked apart."""
     assert target.runtime is not None
-    provider, count = target.runtime.provider, len(site.shape or ())
+    provider = target.runtime.provider
+    count = len(site.shape or ())
     limit = target.runtime.assumed_provider.maximum_rank.value
     if count > limit:
         # The descriptor may have fewer, because dimensions are merged.
         allowed = f"at most {limit}"
         text = f"the input of the node has {count} dimensions; the provider supports {allowed}"
-        fields = "InputTensor", "DimensionCount", str(count), allowed
-        fix = _first(lambda release: release.provider.maximum_rank.value >= count)
-        yield make_violation("ORT-DIMENSION-COUNT", *fields, text=text, fix=fix)
+        yield make_violation(
+            "ORT-DIMENSION-COUNT",
+            "InputTensor",
+            field="DimensionCount",
+            found=str(count),
+            allowed=allowed,
+            text=text,
+            fix=_first(lambda release: release.provider.maximum_rank.value >= count),
+        )
     match site.state:
         case Known(pieces=pieces) | Unknown(pieces=pieces) if pieces and any(pieces):
             yield from empty_pieces(pieces)
@@ -83,51 +89,68 @@ def empty_pieces(pieces: Iterable[int]) -> Iterator[Violation]:
                 f"output {index} of the node is empty. According to its source code, the provider "
                 "then writes no output at all, without an error"
             )
-            tensor = f"OutputTensors[{index}]"
-            yield make_violation("ORT-EMPTY-PIECE", tensor, "Sizes", "0", "above 0", text=text)
+            yield make_violation(
+                "ORT-EMPTY-PIECE",
+                f"OutputTensors[{index}]",
+                field="Sizes",
+                found="0",
+                allowed="above 0",
+                text=text,
+            )
 
 
 def _operator_reasons(site: SplitSite, target: Target) -> Iterator[Violation]:
     """Why the provider does not take this operator or this version of it, or may not."""
     assert target.runtime is not None
-    provider = target.runtime.provider
-    if site.makes_sequence:
-        if provider is None:
-            text = f"whether {target.runtime.name} runs sequences was not found"
-            yield make_violation("ORT-NOT-KNOWN", text=text)
-        elif provider.cpu_sequences.value:
-            text = f"the provider has no {site.operator}"
-            yield make_violation("ORT-SEQUENCE", "", "OperatorType", site.operator, text=text)
-        else:
-            text = f"{target.runtime.name} does not run sequences with DirectML"
-            fix = _first(lambda release: release.provider.cpu_sequences.value)
-            yield make_violation("ORT-SEQUENCE", text=text, effect="run", fix=fix)
-        return
-    served = target.runtime.assumed_provider.split_versions.value
+    reasons = _sequence_reasons if site.makes_sequence else _version_reasons
+    yield from reasons(site, target.runtime)
+
+
+def _sequence_reasons(site: SplitSite, runtime: Runtime) -> Iterator[Violation]:
+    """Why the provider does not take a SplitToSequence, or may not."""
+    if runtime.provider is None:
+        text = f"whether {runtime.name} runs sequences was not found"
+        yield make_violation("ORT-NOT-KNOWN", text=text)
+    elif runtime.provider.cpu_sequences.value:
+        text = f"the provider has no {site.operator}"
+        yield make_violation("ORT-SEQUENCE", field="OperatorType", found=site.operator, text=text)
+    else:
+        text = f"{runtime.name} does not run sequences with DirectML"
+        fix = _first(lambda release: release.provider.cpu_sequences.value)
+        yield make_violation("ORT-SEQUENCE", text=text, effect="run", fix=fix)
+
+
+def _version_reasons(site: SplitSite, runtime: Runtime) -> Iterator[Violation]:
+    """Why the provider does not take this version of Split."""
+    served = runtime.assumed_provider.split_versions.value
     since = int(site.operator.rpartition("-")[2])
     if since in served:
         return
     names = ", ".join(f"Split-{number}" for number in served)
     text = (
-        f"{target.runtime.name} has no DirectML kernel for {site.operator} (it has "
+        f"{runtime.name} has no DirectML kernel for {site.operator} (it has "
         f"{', '.join(map(str, served))})"
     )
     first = _first(lambda release: since in release.provider.split_versions.value)
     newest = 13 if site.operator == WITHOUT_KERNEL else since - 1
     command = conversion(site.file, site.model_opset, newest)
-    fields = "", "OperatorType", site.operator, f"one of {names}"
-    effect: Effect | None = "load" if site.operator == WITHOUT_KERNEL else None
-    fix = Fix.joined("; or ", filter(None, (first, command)))
-    yield make_violation("ORT-OPERATOR", *fields, text=text, fix=fix, effect=effect)
+    yield make_violation(
+        "ORT-OPERATOR",
+        field="OperatorType",
+        found=site.operator,
+        allowed=f"one of {names}",
+        text=text,
+        fix=Fix.joined("; or ", filter(None, (first, command))),
+        effect="load" if site.operator == WITHOUT_KERNEL else None,
+    )
 
 
 def _type_reasons(site: SplitSite, target: Target) -> Iterator[Violation]:
     """Why the provider does not take the type of a split, or may not."""
     assert target.runtime is not None
-    kind, provider = site.element_type, target.runtime.provider
-    if kind == "STRING":
-        text = "InputTensor.DataType is STRING; DirectML has no strings"
-        yield make_violation("SPLIT-NODE-TEXT", text=text)
+    kind = site.element_type
+    provider = target.runtime.provider
+    yield from text_faults(site)
     if kind in (None, "STRING") or site.makes_sequence:
         return
     if provider is None:
@@ -135,22 +158,42 @@ def _type_reasons(site: SplitSite, target: Target) -> Iterator[Violation]:
             text = f"whether {target.runtime.name} runs {kind} on DirectML was not found"
             yield make_violation("ORT-NOT-KNOWN", text=text)
     elif kind not in (types := provider.element_types.value):
-        fields = "InputTensor", "DataType", kind, f"one of {', '.join(sorted(types))}"
-        fix = _first(lambda release: kind in release.provider.element_types.value)
-        yield make_violation("ORT-DATA-TYPE", *fields, fix=fix)
+        yield make_violation(
+            "ORT-DATA-TYPE",
+            "InputTensor",
+            field="DataType",
+            found=kind,
+            allowed=f"one of {', '.join(sorted(types))}",
+            fix=_first(lambda release: kind in release.provider.element_types.value),
+        )
+
+
+def text_faults(site: SplitSite) -> tuple[Violation, ...]:
+    """The violation of a split of strings, which DirectML lacks."""
+    if site.element_type != "STRING":
+        return ()
+    text = "InputTensor.DataType is STRING; DirectML has no strings"
+    return (make_violation("SPLIT-NODE-TEXT", text=text),)
 
 
 def cpu_faults(site: SplitSite, target: Target) -> Iterator[Violation]:
     """What goes wrong on the CPU."""
-    provider, state = target.runtime and target.runtime.provider, site.state
+    provider = target.runtime and target.runtime.provider
+    state = site.state
     if provider is None or not isinstance(state, Known | Unknown):
         return
-    pieces, kind = state.pieces or (), site.element_type
+    pieces = state.pieces or ()
+    kind = site.element_type
     if site.makes_sequence:
         types = provider.sequence_types.value
         if kind is not None and kind not in types:
-            fields = "InputTensor", "DataType", kind, f"one of {', '.join(sorted(types))}"
-            yield make_violation("ORT-SEQUENCE-TYPE", *fields)
+            yield make_violation(
+                "ORT-SEQUENCE-TYPE",
+                "InputTensor",
+                field="DataType",
+                found=kind,
+                allowed=f"one of {', '.join(sorted(types))}",
+            )
         if site.keeps_axis is None and set(pieces) - {1}:
             text = f"keepdims is 0 and split is a scalar, and a piece has the size {max(pieces)}"
             yield make_violation("ORT-KEEPDIMS", text=text)
@@ -161,10 +204,9 @@ def cpu_faults(site: SplitSite, target: Target) -> Iterator[Violation]:
 
 def _bytes_of(site: SplitSite) -> str:
     """The bytes of the input, in words."""
-    carrier, lanes = CARRIERS.get(ElementType[site.element_type or "FLOAT"], (None, 1))
-    if carrier is None or not site.shape:
+    count = element_bytes(site.element_type)
+    if count is None or not site.shape:
         return "its tensors"
-    count = carrier.bits * lanes // 8
     names = []
     for size in site.shape:
         if isinstance(size, int):

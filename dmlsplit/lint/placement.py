@@ -7,7 +7,7 @@ from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules.rule import Effect
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.directml.tensor import UINT_MAX
-from dmlsplit.directml.validation import report_at
+from dmlsplit.directml.validation import violations_at
 from dmlsplit.lint import onnxruntime
 from dmlsplit.lint.loading import load_violations
 from dmlsplit.lint.rules import make_violation
@@ -62,7 +62,8 @@ def unreached_verdict(site: SplitSite, target: Target) -> Verdict | None:
 
 def _on_directml(site: SplitSite, target: Target) -> Verdict:
     """The verdict about a node that the provider takes."""
-    desc, state = _descriptor(site), site.state
+    desc = _descriptor(site)
+    state = site.state
     provider_rules = tuple(onnxruntime.provider_violations(site, target))
     violations = (*provider_rules, *_broken(site, desc, target))
     if outcome := outcome_of_effects(violations):
@@ -85,6 +86,11 @@ def every_size(site: SplitSite, desc: SplitOperatorDesc, state: Unknown) -> Size
     return SizeRange(names, limit)
 
 
+def broken_at_every_size(violations: Sequence[Violation]) -> tuple[Violation, ...]:
+    """The violations of a smallest descriptor that larger sizes have too."""
+    return tuple(v for v in violations if v.tensor == "InputTensor" and v.rule.at_every_size)
+
+
 def _descriptor(site: SplitSite) -> SplitOperatorDesc | None:
     """The descriptor that the provider makes of a split; None if there is none."""
     match site.state:
@@ -99,9 +105,9 @@ def _broken(
     """DirectML's own rules that the provider's descriptor breaks, with what follows."""
     if desc is None:
         return ()
-    broken = report_at(desc, target.level).violations
+    broken = violations_at(desc, target.level)
     if isinstance(site.state, Unknown) and not site.state.only_count_varies:
-        broken = tuple(v for v in broken if v.tensor == "InputTensor" and v.rule.at_every_size)
+        broken = broken_at_every_size(broken)
     is_sure = target.runtime is not None and target.runtime.provider is not None
     return tuple(
         replace(v, own_effect="run" if is_sure and not _may_differ(v, target) else "unknown")

@@ -117,7 +117,8 @@ def example_of(rule: Rule) -> Example:
     """
     if rule.example is not None:
         return rule.example
-    broken, kept = rule.broken[0], (rule.kept or [Sample("", modified_split, _NEWEST)])[0]
+    broken = rule.broken[0]
+    kept = (rule.kept or [Sample("", modified_split, _NEWEST)])[0]
     first = validate(broken.desc, broken.level).violations[0]
     if "level" in rule.fixable_by:
         accepted = _model(broken.desc, str(minimum_feature_level(broken.desc)))
@@ -158,7 +159,9 @@ def _program(sample: Sample) -> str:
 
 def _assignments(desc: SplitOperatorDesc) -> Iterator[str]:
     """Python statements that make a descriptor."""
-    x, axis, sizes = desc.input_tensor, desc.axis, desc.split_sizes
+    x = desc.input_tensor
+    axis = desc.axis
+    sizes = desc.split_sizes
     yield _tensor("x", x)
     if sizes and desc == SplitOperatorDesc.from_sizes(x, axis=axis, sizes=sizes):
         yield _assignment("desc", "SplitOperatorDesc.from_sizes", f"x, {axis=}, {sizes=}")

@@ -45,10 +45,20 @@ def make_defect(rule_id: str, fault: str, fix: str = "") -> Violation:
 
 
 def make_violation(
-    rule_id: str, *fields: str, text: str = "", fix: str = "", effect: Effect | None = None
+    rule_id: str,
+    tensor: str = "",
+    *,
+    field: str = "",
+    found: str = "",
+    allowed: str = "",
+    text: str = "",
+    fix: str = "",
+    effect: Effect | None = None,
 ) -> Violation:
-    """The violation of a rule, from tensor, field, value and allowed values, or a whole `text`.
+    """The violation of a rule, from a field, its value and what is allowed, or a whole `text`.
 
-    The tensor is empty for a node or a target. `fix` and `effect` are as in `Violation`.
+    The tensor is empty for a node or a target. The arguments are as in `Violation`.
     """
-    return Violation(RULES[rule_id], *fields, text=text, fix=fix, own_effect=effect)
+    return Violation(
+        RULES[rule_id], tensor, field, found, allowed, text=text, fix=fix, own_effect=effect
+    )

@@ -78,7 +78,7 @@ class Release:
     provider: Provider
 
     def __str__(self) -> str:
-        return dotted(self.version)
+        return version_text(self.version)
 
 
 class WindowsMl(NamedTuple):
@@ -138,7 +138,7 @@ def parse_runtimes(text: str) -> RuntimeTable:
     )
 
 
-def dotted(numbers: Version) -> str:
+def version_text(numbers: Version) -> str:
     """A version as text, such as ``1.24``."""
     return ".".join(map(str, numbers))
 
@@ -163,13 +163,17 @@ def _cell(entry: Field, sources: Mapping[str, str], convert: Any) -> Cell:
 def _release(row: Field, provider: Field, sources: Mapping[str, str]) -> Release:
     """A row of ONNX Runtime, with what its provider does."""
     release_version = row.get("release").read(version, "a version such as 1.24")
-    cells = [_cell(row.get(key), sources, convert) for key, convert in _COLUMNS.items()]
-    has_package = bool(row.optional("package", default=True).value)
-    facts = Provider(
-        *(_latest(provider.get(key), release_version, f) for key, f in _PROVIDER.items())
+    cells = {key: _cell(row.get(key), sources, convert) for key, convert in _COLUMNS.items()}
+    facts = {
+        key: _latest(provider.get(key), release_version, convert)
+        for key, convert in _PROVIDER.items()
+    }
+    return Release(
+        release_version,
+        **cells,
+        has_package=bool(row.optional("package", default=True).value),
+        provider=Provider(**facts),
     )
-    directml, opset, ir, page = cells
-    return Release(release_version, directml, opset, ir, page, has_package, facts)
 
 
 def _latest(entries: Field, release: Version, convert: Any) -> Cell:
@@ -179,7 +183,8 @@ def _latest(entries: Field, release: Version, convert: Any) -> Cell:
         for entry in entries.items()
     ]
     entry = [entry for since, entry in cells if since <= release][-1]
-    value, source = entry.get("value"), entry.get("source").text()
+    value = entry.get("value")
+    source = entry.get("source").text()
     if source == UNKNOWN_SOURCE:
         return Cell(None, source)
     return Cell(value.read(convert, "a value as in the entries beside it"), source)

@@ -21,9 +21,9 @@ from dmlsplit.lint.runtimes import (
     Release,
     Version,
     WindowsMl,
-    dotted,
     runtime_table,
     version,
+    version_text,
 )
 
 
@@ -144,6 +144,8 @@ def resolve_target(
 ) -> Target:
     """The target that options name; without any, the newest level and no runtime.
 
+    The default of the command line is another one: `default_target`.
+
     Parameters
     ----------
     feature_level, directml, windows : str or None
@@ -186,9 +188,15 @@ def resolve_target(
     return Target(level, f"feature level {level}")
 
 
+def default_target() -> Target:
+    """The target of the command line without options: the newest ONNX Runtime with DirectML."""
+    return resolve_target(ort="")
+
+
 def _own_dll(text: str) -> Target:
     """A program that calls this DirectML.dll."""
-    level, dll = level_for_directml(text, "--directml"), directml_version(text)
+    level = level_for_directml(text, "--directml")
+    dll = directml_version(text)
     # The third part of a version does not change the level.
     newest = max(directml_version(row.directml)[:2] for row in support_table().values())
     return Target(level, f"DirectML {_as_checked(text.strip(), dll[:2], newest)}", directml=dll)
@@ -196,7 +204,8 @@ def _own_dll(text: str) -> Target:
 
 def _with_dll(release: Release, directml: str | None) -> Target:
     """A release of ONNX Runtime with the DirectML.dll of its package, or with another one."""
-    facts, runtime = release.provider, _runtime(f"ONNX Runtime {release}", release)
+    facts = release.provider
+    runtime = _runtime(f"ONNX Runtime {release}", release)
     text = directml or release.directml.value
     if text is None:  # the provider does not start with a lower level than it asks for
         return Target(facts.minimum_level.value, "", runtime, is_lower_bound=True)
@@ -210,7 +219,8 @@ def _onnxruntime(text: str) -> Release:
     if not text:
         return table.newest
     release_version = _version("--ort", text, "1.24 or 1.24.4")[:2]
-    first, newest = table.onnxruntime[0], table.newest
+    first = table.onnxruntime[0]
+    newest = table.newest
     if release_version < first.version:
         raise InvalidArgumentError(
             f"--ort is {text}; {first} is the first whose DirectML provider is known. Fix: give "
@@ -220,7 +230,8 @@ def _onnxruntime(text: str) -> Release:
         if release.version == release_version and release.has_package:
             return release
     package = table.packages[-1]
-    winml, inside = dotted(package.version), dotted(package.onnxruntime.value)
+    winml = version_text(package.version)
+    inside = version_text(package.onnxruntime.value)
     raise InvalidArgumentError(
         f"--ort is {text}, of which no DirectML package is known; {newest} is the newest with one. "
         f"Fix: --ort {newest}; or --winml {winml}, whose package has ONNX Runtime {inside} and "
@@ -238,21 +249,28 @@ def _windows_ml(text: str) -> Target:
     package_version = version(text.strip())[:2]
     package = next((row for row in table.packages if row.version == package_version), None)
     if package is None:
-        packages = ", ".join(dotted(row.version) for row in table.packages)
+        packages = ", ".join(version_text(row.version) for row in table.packages)
         raise InvalidArgumentError(
             f"--winml is {text}; it must be one of the packages {packages}, or a Windows build "
             "such as 22621"
         )
     release = next(r for r in table.onnxruntime if r.version == package.onnxruntime.value)
     dll = _own_dll(package.directml.value)
-    name = f"Windows ML {dotted(package_version)} with ONNX Runtime {release}"
+    name = f"Windows ML {version_text(package_version)} with ONNX Runtime {release}"
     return Target(dll.level, dll.dll, _runtime(name, release), dll.directml)
 
 
 def _runtime(name: str, release: Release) -> Runtime:
     """The program that has a release of ONNX Runtime."""
-    limits = release.opset, release.ir
-    return Runtime(name, *limits, *limits, release.provider, release.version)
+    return Runtime(
+        name,
+        opset=release.opset,
+        ir=release.ir,
+        sure_opset=release.opset,
+        sure_ir=release.ir,
+        provider=release.provider,
+        release=release.version,
+    )
 
 
 def _built_in(build: int, rows: tuple[WindowsMl, ...]) -> Target:
@@ -261,14 +279,22 @@ def _built_in(build: int, rows: tuple[WindowsMl, ...]) -> Target:
     row = [row for row in rows if row.build <= build][-1]
     is_newer = row == rows[-1] and build > row.build
     shown = f"{build}, checked as {row.build}, the newest known" if is_newer else str(build)
-    runtime = Runtime(f"Windows ML of Windows build {shown}", *row[1:])
+    runtime = Runtime(
+        f"Windows ML of Windows build {shown}",
+        opset=row.opset,
+        ir=row.ir,
+        sure_opset=row.sure_opset,
+        sure_ir=row.sure_ir,
+    )
     dll = support_table()[level].directml
     return Target(level, f"DirectML {dll}", runtime, directml_version(dll))
 
 
 def _as_checked(text: str, number: Version, newest: Version) -> str:
     """A version, and if it is newer than any known, the newest known one."""
-    return text if number <= newest else f"{text}, checked as {dotted(newest)}, the newest known"
+    return (
+        text if number <= newest else f"{text}, checked as {version_text(newest)}, the newest known"
+    )
 
 
 # Versions of Windows that people give instead of a build, with what they stand for.

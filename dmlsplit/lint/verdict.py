@@ -88,6 +88,8 @@ class Verdict:
         What to change: any one suffices, the most direct is first.
     rewriting : str
         The one of the fixes that is --write-fixed; empty without one.
+    dispatching : str
+        The one of the fixes that is a program's, to dispatch the equivalent; empty without one.
     notes : tuple of str
         Why there is no fix of some kind, or that there may be one; why DirectML never gets the
         node.
@@ -108,6 +110,7 @@ class Verdict:
     minimum: LevelReleases | None = None
     fixes: tuple[str, ...] = ()
     rewriting: str = ""
+    dispatching: str = ""
     notes: tuple[str, ...] = ()
     undecided: bool = False
     sizes: SizeRange | None = None

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 ENDINGS = (".onnx", ".xml", ".json")
 # In a folder, only models are found: any .json may be there, and most .xml files are not models.
 _FOLDER_ENDINGS = (".onnx", ".xml")
-# What a search of folders leaves out.
-LEFT_OUT = "hidden or in a virtual environment"
+# The models that a search of folders skips.
+SKIPPED = "hidden or in a virtual environment"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,14 @@ class FileScan(NamedTuple):
     model: OnnxModel | None = None
 
 
+class _Search(NamedTuple):
+    """The files that paths stand for."""
+
+    files: dict[str, int]  # with the bytes of each
+    skipped: set[str]  # by a search of folders
+    unreadable: list[tuple[str, str]]  # as `Scan.unreadable`
+
+
 def _data_files(model: Path) -> Iterable[Path]:
     """The files in which a model keeps its weights and values."""
     match model.suffix.lower():
@@ -81,37 +89,49 @@ def scan_paths(
     after each file. `dimensions` apply to ONNX models; a name in them that no model has is an
     error, unless there are several models.
     """
-    unreadable: list[tuple[str, str]] = []
-    files: dict[str, int] = {}
-    left_out: set[str] = set()
-    for path in paths:
-        try:
-            named, hidden_files = _files(path, include_hidden=include_hidden)
-            files |= {file: _size(file) for file in named}
-            left_out.update(hidden_files)
-        except (DmlError, OSError) as error:
-            unreadable.append((path, one_line(error, with_path=False)))
-    models = [file for file in files if file.lower().endswith(".onnx")]
-    sites: list[SplitSite] = []
-    without_splits: list[OnnxModel] = []
-    done, total = 0, sum(files.values())
+    files, skipped, unreadable = _search(paths, include_hidden=include_hidden)
+    scans: list[FileScan] = []
+    done = 0
     for file, size in files.items():
         try:
-            file_scan = scan_any(file, dimensions)
-            sites += file_scan.sites
-            without_splits += [file_scan.model] if file_scan.model and not file_scan.sites else []
+            scans.append(scan_any(file, dimensions))
         except (DmlError, OSError, RecursionError, MemoryError) as error:
             unreadable.append((file, one_line(error, with_path=False)))
         done += size
-        progress(done, total)
-    unused = dimensions.unused if dimensions and not unreadable else ()
+        progress(done, sum(files.values()))
+    return Scan(
+        sites=tuple(site for scan in scans for site in scan.sites),
+        unreadable=tuple(unreadable),
+        files=tuple(files),
+        skipped_count=len(skipped.difference(files)),
+        unused=_unused_sizes(dimensions, files) if dimensions and not unreadable else (),
+        without_splits=tuple(scan.model for scan in scans if scan.model and not scan.sites),
+    )
+
+
+def _search(paths: Iterable[str], *, include_hidden: bool) -> _Search:
+    """Search for the files that paths stand for."""
+    files: dict[str, int] = {}
+    skipped: set[str] = set()
+    unreadable: list[tuple[str, str]] = []
+    for path in paths:
+        try:
+            found, left = _files(path, include_hidden=include_hidden)
+        except (DmlError, OSError) as error:
+            unreadable.append((path, one_line(error, with_path=False)))
+        else:
+            files |= {file: _size(file) for file in found}
+            skipped.update(left)
+    return _Search(files, skipped, unreadable)
+
+
+def _unused_sizes(dimensions: "FixedSizes", files: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """The names of the sizes that no model has, as `Scan.unused`; an error for a single model."""
+    models = [file for file in files if file.lower().endswith(".onnx")]
     # CI may pass many models, or only changed ones, so there an unused name is not a mistake.
-    if dimensions and unused and len(models) < 2:
+    if len(models) < 2:
         dimensions.check_all_used()
-    skipped = len(left_out.difference(files))
-    fixes = tuple((name, dimensions.fix(name)) for name in unused) if dimensions else ()
-    bare = tuple(without_splits)
-    return Scan(tuple(sites), tuple(unreadable), tuple(files), skipped, fixes, bare)
+    return tuple((name, dimensions.fix(name)) for name in dimensions.unused)
 
 
 def model_files(paths: Sequence[str], *, include_hidden: bool = False) -> list[tuple[str, str]]:
@@ -152,9 +172,12 @@ def scan_any(file: str, dimensions: "FixedSizes | None" = None) -> FileScan:
     if ending not in ENDINGS:
         if file == "-":
             raise InvalidArgumentError("standard input cannot be read. Fix: give a file")
-        raise InvalidArgumentError(f"its name must end in {' or '.join(ENDINGS)}")
+        raise InvalidArgumentError(
+            f"its name must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}. Fix: export the "
+            "model to ONNX, or rename the file"
+        )
     if not Path(file).is_file():
-        raise InvalidArgumentError("is not a regular file")
+        raise InvalidArgumentError("is not a regular file. Fix: copy its bytes to one")
     if ending == ".onnx":
         from dmlsplit.models.onnx import scanner as onnx
 
@@ -173,7 +196,14 @@ def option_site(data_type: str, sizes: Sequence[int], axis: int, split: Sequence
     """The site of a descriptor given by command-line options."""
     parsed = parse_data_type(data_type, "--data-type")
     desc = SplitOperatorDesc.from_sizes(TensorDesc(parsed, sizes), axis=axis, sizes=split)
-    return SplitSite("", "", "descriptor", 0, "DML_OPERATOR_SPLIT", Known(desc))
+    return SplitSite(
+        file="",
+        graph="",
+        node="descriptor",
+        index=0,
+        operator="DML_OPERATOR_SPLIT",
+        state=Known(desc),
+    )
 
 
 def _size(file: str) -> int:
@@ -185,9 +215,9 @@ def _size(file: str) -> int:
 
 def _files(path: str, *, include_hidden: bool) -> tuple[list[str], list[str]]:
     """The files that a path stands for, and those that are skipped."""
-    left_out: list[str] = []
+    skipped: list[str] = []
     if Path(path).is_dir():
-        files, left_out = _models_in(path, include_hidden=include_hidden)
+        files, skipped = _models_in(path, include_hidden=include_hidden)
     elif glob.has_magic(path) and not Path(path).exists():
         # Path.glob rejects absolute patterns.
         names = glob.iglob(path, recursive=True)  # noqa: PTH207
@@ -195,25 +225,25 @@ def _files(path: str, *, include_hidden: bool) -> tuple[list[str], list[str]]:
     else:
         return [path], []
     if not files:
-        only = f"; skipped {len(left_out)} ({LEFT_OUT}). Fix: --hidden" if left_out else ""
-        raise InvalidArgumentError(f"no .onnx or .xml model found{only}")
-    return files, left_out
+        rest = f"; skipped {len(skipped)} ({SKIPPED}). Fix: --hidden" if skipped else ""
+        raise InvalidArgumentError(f"no .onnx or .xml model found{rest}")
+    return files, skipped
 
 
 def _models_in(folder: str, *, include_hidden: bool) -> tuple[list[str], list[str]]:
-    """The models of a folder, and those that are not the user's own, unless `include_hidden`."""
+    """The models of a folder, and those that are skipped: none if `include_hidden` is set."""
     files: list[str] = []
-    left_out: list[str] = []
-    skipped: set[Path] = set()
+    skipped: list[str] = []
+    skipped_folders: set[Path] = set()
     for root, _, names in os.walk(folder):
         here = Path(root)
         foreign = root != folder and (here.name.startswith(".") or "pyvenv.cfg" in names)
-        if not include_hidden and (foreign or here.parent in skipped):
-            skipped.add(here)
+        if not include_hidden and (foreign or here.parent in skipped_folders):
+            skipped_folders.add(here)
         for path in (here / name for name in names if _is_model(here / name)):
-            is_skipped = here in skipped or path.name.startswith(".")
-            (left_out if is_skipped and not include_hidden else files).append(str(path))
-    return sorted(files), left_out
+            is_hidden = here in skipped_folders or path.name.startswith(".")
+            (skipped if is_hidden and not include_hidden else files).append(str(path))
+    return sorted(files), skipped
 
 
 def _is_model(path: Path) -> bool:

@@ -10,7 +10,7 @@ from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.models.site import Known, Unknown, UnknownSplitError
 
 # A split with more outputs than this must be a mistake, and each output costs memory.
-MAX_OUTPUTS = 2**20
+MAX_SPLIT_OUTPUTS = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,15 @@ def lowered_state(
     missing: Sequence[tuple[str, int]] = (),
 ) -> Known | Unknown:
     """The state of a lowered split; with a `gap`, it was lowered with 1 for each dynamic size."""
-    desc, pieces = lowering.descriptor, lowering.sizes
+    desc = lowering.descriptor
+    pieces = lowering.sizes
     if gap is None:
         return Known(desc, pieces)
-    return Unknown(str(gap), gap.cause, desc, pieces, tuple(missing), desc is not None)
+    return Unknown(
+        str(gap),
+        gap.cause,
+        smallest_descriptor=desc,
+        pieces=pieces,
+        missing=tuple(missing),
+        only_count_varies=desc is not None,
+    )

@@ -60,13 +60,20 @@ class UnknownSplitError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A split that the file determines: its descriptor, None if all outputs are empty.
+    """A split that the file determines.
 
-    In models, `pieces` has the sizes of all outputs along the axis, including empty ones.
+    Attributes
+    ----------
+    descriptor : SplitOperatorDesc or None
+        The packed split without its empty outputs; None if all of them are empty.
+    pieces : tuple of int
+        The sizes of the outputs along the axis, empty outputs included; () for a descriptor that is
+        no node of a model.
 
     See Also
     --------
-    Unknown, Invalid : Of other splits.
+    Unknown : The state of a split that depends on more than the file.
+    Invalid : The state of a node that breaks a rule of its own operator.
 
     Examples
     --------
@@ -93,7 +100,8 @@ class Invalid:
 
     See Also
     --------
-    Known, Unknown : Of other splits.
+    Known : The state of a split that the file determines.
+    Unknown : The state of one that depends on more than the file.
 
     Examples
     --------
@@ -119,8 +127,10 @@ class Unknown:
 
     Attributes
     ----------
-    reason, cause : str, Cause
-        Why, such as a dynamic size, and the kind of reason.
+    reason : str
+        Why it is unknown, in words.
+    cause : Cause
+        The kind of reason, such as a dynamic size.
     smallest_descriptor : SplitOperatorDesc or None
         The descriptor for the smallest sizes above 0. An unknown type is FLOAT32 and an unknown
         rank 4, which every level accepts. So a level that refuses its data type, rank or number of
@@ -140,7 +150,8 @@ class Unknown:
 
     See Also
     --------
-    Known, Invalid : Of other splits.
+    Known : The state of a split that the file determines.
+    Invalid : The state of a node that breaks a rule of its own operator.
 
     Examples
     --------
@@ -203,18 +214,30 @@ class OnnxModel:
 class SplitSite:
     """A split that a scan found in a file.
 
+    The attributes are in five groups: where the node is (from `file` on), what it is (from
+    `operator` on), which values and nodes are around it (from `input_name` on), whether it runs
+    (from `never_runs` on), and what holds for the whole model (from `ir_version` on). The last
+    three are about ONNX only.
+
     Attributes
     ----------
     file : str
         The file as the caller named it; empty for a descriptor without a file.
+    format : str
+        ``onnx`` or ``openvino`` for a model of that kind; otherwise empty.
     graph : str
         The graph, nested body or function that has the node, such as ``net/If.then_branch``.
     node : str
         The node's name; may be empty.
     index : int
         The position of the node within its graph.
+    path : tuple of int or str
+        The unique path to the node (names of graphs need not be): index, attribute and body number
+        of each enclosing node, then the node's index. A function's body is ``()`` of its caller.
     operator : str
         The operator with its version, such as ``Split-13`` or ``VariadicSplit-1``.
+    opset : int
+        The version of ONNX's operators that the node's graph imports; 0 for other formats.
     state : Known, Invalid or Unknown
         What the file says about the split.
     warnings : tuple of str
@@ -225,55 +248,48 @@ class SplitSite:
         The shape of the input; None if its rank is unknown.
     axis : int or None
         The axis in `shape`, counted from the front; None if unknown.
-    unused_outputs : tuple of int
-        The indices of the outputs that no node and no graph output of the model uses.
+    sized_by : str
+        The source of the number of pieces in ONNX: ``split``, ``chunk`` if that is a scalar,
+        ``num_outputs``, or ``outputs`` if the node has none of them; empty for other formats.
+    keeps_axis : bool or None
+        Whether the pieces keep the axis. None for SplitToSequence with keepdims=0 beside a scalar
+        split: ONNX keeps it, ONNX Runtime drops it, or fails if a piece has another size than 1.
+    frozen : tuple of (str, int), or None
+        The name of the dynamic axis, and the only size of it that the constant sizes of the pieces
+        fit. The rest of the site is for this size.
     input_name : str
         The name of the value that is split, in ONNX.
     input_path : tuple of int or str
         The path to the graph that has this value, as in `path`.
+    unused_outputs : tuple of int
+        The indices of the outputs that no node and no graph output of the model uses.
     recombined_by : tuple of str
         The element-wise nodes that combine pieces of the split again, as in GLU.
-    sized_by : str
-        The source of the number of pieces in ONNX: ``split``, ``chunk`` if that is a scalar,
-        ``num_outputs``, or ``outputs`` if the node has none of them; empty for other formats.
-    path : tuple of int or str
-        The unique path to the node (names of graphs need not be): index, attribute and body number
-        of each enclosing node, then the node's index. A function's body is ``()`` of its caller.
-    format : str
-        ``onnx`` or ``openvino`` for a model of that kind; otherwise empty.
-    opset : int
-        The version of ONNX's operators that the node's graph imports; 0 for other formats.
-    model_fault : str or None
-        Why ONNX Runtime does not load the model, whatever its splits are: a declared type that
-        contradicts a node, or one name for two values.
+    neighbours : tuple of str
+        The operators among Cast, Reshape, Shape, Squeeze, Transpose and Unsqueeze that make its
+        input or take its outputs.
+    taken : tuple of Taken
+        The SequenceAt nodes that take pieces of a SplitToSequence at constant positions; empty if
+        anything else uses the sequence too.
     never_runs : str or None
         Why the node never runs: it is in a branch of an If, or in the body of a Loop, that a
         constant switches off.
     is_folded : bool
         Whether all inputs of the node are constants, so that ONNX Runtime computes it when it loads
         the model.
-    keeps_axis : bool or None
-        Whether the pieces keep the axis. None for SplitToSequence with keepdims=0 beside a scalar
-        split: ONNX keeps it, ONNX Runtime drops it, or fails if a piece has another size than 1.
     is_shape : bool
         Whether the node splits the shape of a value, which ONNX Runtime keeps on the CPU.
-    neighbours : tuple of str
-        The operators among Cast, Reshape, Shape, Squeeze, Transpose and Unsqueeze that make its
-        input or take its outputs.
-    frozen : tuple of (str, int), or None
-        The name of the dynamic axis, and the only size of it that the constant sizes of the pieces
-        fit. The rest of the site is for this size.
-    ir_version, model_opset : int
-        The IR version of the model, and the version of ONNX's operators that it imports; 0 for
-        other formats.
     is_overridable : bool
         Whether what is known follows from the default of a graph input of ONNX, which a caller may
         override.
+    ir_version, model_opset : int
+        The IR version of the model, and the version of ONNX's operators that it imports; 0 for
+        other formats.
+    model_fault : str or None
+        Why ONNX Runtime does not load the model, whatever its splits are: a declared type that
+        contradicts a node, or one name for two values.
     exceeds_protobuf : bool
         Whether the file is too large for protobuf, with which the package onnx reads it.
-    taken : tuple of Taken
-        The SequenceAt nodes that take pieces of a SplitToSequence at constant positions; empty if
-        anything else uses the sequence too.
 
     See Also
     --------

@@ -6,15 +6,17 @@ from typing import get_args
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.directml.rules import RULES, violation_of
+from dmlsplit.directml.rules import RULES, BrokenRule, violation_of
 from dmlsplit.directml.rules.bindings import BINDINGS
 from dmlsplit.directml.rules.descriptors import modified_split
 from dmlsplit.directml.rules.rule import Basis, FixKind, Rule, Severity, read_rules
 from dmlsplit.directml.rules.violation import ValidationReport
 from dmlsplit.lint import rules as lint_rules
 
-FIELDS = [("DML-TENSOR-ZERO-SIZE", f"Sizes[{index}]", 0, "at least 1") for index in range(25)]
-BROKEN = tuple(violation_of("InputTensor", broken) for broken in FIELDS)
+BROKEN = tuple(
+    violation_of("InputTensor", BrokenRule("DML-TENSOR-ZERO-SIZE", f"Sizes[{i}]", 0, "at least 1"))
+    for i in range(25)
+)
 
 
 def test_every_rule_has_its_id_a_sentence_and_a_hint() -> None:
@@ -88,7 +90,7 @@ def test_a_violation_names_its_field_the_value_the_allowed_value_and_the_fix() -
 
 
 def test_the_place_of_a_violation_joins_tensor_and_field() -> None:
-    broken = ("DML-BIND-KIND", "Buffer", "a", "b"), ("DML-BIND-KIND", "", "a", "b")
+    broken = [BrokenRule("DML-BIND-KIND", field, "a", "b") for field in ("Buffer", "")]
     places = [violation_of(name, rule).place for name in ("InputTensor", "") for rule in broken]
     assert places == ["InputTensor.Buffer", "InputTensor", "Buffer", ""]
 

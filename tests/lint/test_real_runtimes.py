@@ -21,7 +21,7 @@ from dmlsplit.frontends.onnx import scan
 from dmlsplit.lint.loading import load_violations
 from dmlsplit.lint.onnxruntime import cpu_faults, cpu_violations
 from dmlsplit.lint.placement import outcome_of_effects
-from dmlsplit.lint.runtimes import Release, dotted, runtime_table
+from dmlsplit.lint.runtimes import Release, runtime_table, version_text
 from dmlsplit.lint.target import Runtime, Target, resolve_target
 from dmlsplit.lint.verdict import Outcome
 from dmlsplit.models.site import Known, SplitSite
@@ -103,7 +103,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Release], Path
     folder = Path(os.environ.get("DMLSPLIT_RUNTIMES") or tmp_path_factory.mktemp("runtimes"))
 
     def install(release: Release) -> Path:
-        version = dotted(release.version)
+        version = version_text(release.version)
         place = folder / f"onnxruntime-{version}-{sys.version_info.major}{sys.version_info.minor}"
         program = place / ("Scripts" if os.name == "nt" else "bin") / "python"
         if not (place / "installed").exists():

@@ -1,6 +1,6 @@
 """The rules of a Split, by id."""
 
-from typing import TypeAlias
+from typing import NamedTuple
 
 from dmlsplit.directml.rules.bindings import BINDINGS
 from dmlsplit.directml.rules.descriptors import DESCRIPTORS
@@ -9,13 +9,25 @@ from dmlsplit.messages import digits
 
 RULES = DESCRIPTORS | BINDINGS
 
-# One finding of a check in a tensor: rule id, field, found, allowed; and a fix, if the rule's own
-# hint does not fit.
-BrokenRule: TypeAlias = tuple[str, str, object, object] | tuple[str, str, object, object, str]
+
+class BrokenRule(NamedTuple):
+    """A rule that a field of a tensor or of the operator breaks, named as in `Violation`."""
+
+    rule_id: str
+    field: str
+    found: object
+    allowed: object
+    fix: str = ""
 
 
 def violation_of(tensor: str, broken: BrokenRule) -> Violation:
     """What a report says of a broken rule; `tensor` is "" for the operator itself."""
-    rule_id, field, found, allowed, *fix = broken
-    text = digits(found) if isinstance(found, int) else str(found)
-    return Violation(RULES[rule_id], tensor, field, text, str(allowed), fix="".join(fix))
+    found = digits(broken.found) if isinstance(broken.found, int) else str(broken.found)
+    return Violation(
+        RULES[broken.rule_id],
+        tensor,
+        broken.field,
+        found,
+        str(broken.allowed),
+        fix=broken.fix,
+    )

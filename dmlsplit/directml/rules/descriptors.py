@@ -47,9 +47,11 @@ def modified_split(
         Fields of an input and of its only output.
     """
     if copy is not None:
-        input_tensor, output_tensors = copy, [copy]
+        input_tensor = copy
+        output_tensors = [copy]
     desc = SplitOperatorDesc.from_sizes(_tensor(**(packed or {})), axis=axis, sizes=parts)
-    source, outputs = desc.input_tensor, list(desc.output_tensors)
+    source = desc.input_tensor
+    outputs = list(desc.output_tensors)
     if input_tensor is not None:
         source = _tensor(**input_tensor)
     if first_output is not None:

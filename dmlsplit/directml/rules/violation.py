@@ -134,7 +134,8 @@ class ValidationReport:
         suffix = f" at feature level {self.level}" if self.level else ""
         if self.ok:
             return f"{self.subject}{suffix}: ok"
-        rules, count = len(self.rule_ids), len(self.violations)
+        rules = len(self.rule_ids)
+        count = len(self.violations)
         places = f" in {count} places" if count > rules else ""
         lines = [f"{self.subject}{suffix}: {counted(rules, 'rule')} broken{places}"]
         shown = *_once_per_fix(self.violations[:_SHOWN]), *omitted_line(count, _SHOWN)

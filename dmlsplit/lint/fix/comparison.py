@@ -64,7 +64,8 @@ def _compared_in(runtime: Runtime, pair: Pair) -> Comparison:
         if expected is None:
             result = "unsupported"
         elif made is None:
-            result, error = "failed", later
+            result = "failed"
+            error = later
         else:
             result = "equal" if _bits(expected) == _bits(made) else "different"
         shapes[result].append(shape)

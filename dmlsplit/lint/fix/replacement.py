@@ -57,7 +57,8 @@ class Replacement(NamedTuple):
         # Longer than each of the other names, and thus new.
         prefix = "".join((*self.node.input, *self.node.output, *self.taken.values()))
         for position, name in self.taken.items():
-            at, value = f"{prefix}_{position}", numpy_helper.from_array(np.array(position))
+            at = f"{prefix}_{position}"
+            value = numpy_helper.from_array(np.array(position))
             nodes.append(helper.make_node("Constant", [], [at], value=value))
             nodes.append(helper.make_node("SequenceAt", [self.node.output[0], at], [name]))
         return nodes
@@ -99,8 +100,7 @@ def compared(split: Replacement) -> Replacement:
             f"{tuple(wrong[0])}. This is a bug of dmlsplit; please report it"
         )
     if _above_zero(result.failed) or _above_zero(result.unsupported):
-        what = "it cannot be compared with its replacement"
-        raise UnsupportedError(f"{what}: {result.error}")
+        raise UnsupportedError(f"it cannot be compared with its replacement: {result.error}")
     fails_at_zero = result.different or result.failed or result.unsupported
     smallest = None if is_static(site.shape or ()) else 1 if fails_at_zero else 0
     return split._replace(

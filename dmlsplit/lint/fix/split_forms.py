@@ -11,7 +11,7 @@ from dmlsplit.lint.loading import is_complex
 from dmlsplit.lint.target import Target
 from dmlsplit.lint.verdict import Verdict
 from dmlsplit.messages import Note
-from dmlsplit.models.onnx.operators import CARRIERS, ElementType
+from dmlsplit.models.onnx.operators import element_bytes
 from dmlsplit.models.site import Cause, Known, Size, SplitSite, Unknown
 
 IN_A_FUNCTION = "it is in the body of a function; inline the functions first (onnx.inliner)"
@@ -110,7 +110,8 @@ def compared_shapes(site: SplitSite) -> list[tuple[int, ...]]:
     # Dimensions of one name have one size; a dimension without a name is like no other.
     rows = [(size, axis if size is None else size) for axis, size in enumerate(site.shape or ())]
     names = list(dict.fromkeys(name for size, name in rows if not isinstance(size, int)))
-    pieces, count = divided_into(site), len(names)
+    pieces = divided_into(site)
+    count = len(names)
     units = {} if pieces is None else {rows[site.axis or 0][1]: pieces}
 
     def shape_at(*turn: int, less: int = 0) -> tuple[int, ...]:
@@ -136,13 +137,13 @@ def compared_shapes(site: SplitSite) -> list[tuple[int, ...]]:
 def _byte_count(site: SplitSite, shape: Sequence[int]) -> int:
     """The bytes of an input of this shape."""
     # A custom operator may hide the type.
-    carrier, lanes = CARRIERS.get(ElementType[site.element_type or "FLOAT"], (None, 1))
-    return prod(shape) * (carrier.bits if carrier else 8) * lanes // 8
+    return prod(shape) * (element_bytes(site.element_type) or 1)
 
 
 def _accepted_form(verdict: Verdict) -> SplitForm | str:
     """The form that a target accepts, or the first obstacle."""
-    site, target = verdict.site, verdict.target
+    site = verdict.site
+    target = verdict.target
     if obstacle := _obstacle(verdict):
         return obstacle
     # Such a node needs neither a minimum opset nor known sizes.
@@ -181,9 +182,12 @@ def _obstacle(verdict: Verdict) -> str | None:
 
 def _form(site: SplitSite, kind: TensorDataType, target: Target) -> SplitForm | str:
     """The form for an input of this data type: how its rank and its type are adapted."""
-    shape, axis = site.shape or (), site.axis or 0
+    shape = site.shape or ()
+    axis = site.axis or 0
     least, greatest = _dimension_counts(target)
-    ones, merging, split_axis = tuple(range(least - len(shape))), None, axis
+    ones = tuple(range(least - len(shape)))
+    merging = None
+    split_axis = axis
     if len(shape) > greatest:
         merging, split_axis = merge_dimensions(shape, axis, least, greatest)
     if isinstance(site.state, Unknown) and 0 in (site.state.pieces or ()) and site.opset < 9:
@@ -262,9 +266,12 @@ def merge_dimensions(
     whatever their sizes are, even 0. Otherwise, sizes of dynamic groups have to be computed.
     """
     kept = 1 + max((i for i, size in enumerate(shape) if not isinstance(size, int)), default=-1)
-    before, after = shape[kept:axis], shape[axis + 1 :]
+    before = shape[kept:axis]
+    after = shape[axis + 1 :]
     if kept and is_static(before) and is_static(after):
-        groups = [*[prod(before)] * bool(before), shape[axis], *[prod(after)] * bool(after)]
+        groups: list[Size] = [prod(before)] if before else []
+        groups.append(shape[axis])
+        groups += [prod(after)] if after else []
         if kept + len(groups) <= greatest:
             ones = [1] * (least - kept - len(groups))
             return Merging(kept, (*groups, *ones)), kept + bool(before)

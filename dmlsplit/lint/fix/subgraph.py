@@ -18,7 +18,7 @@ from onnx import NodeProto, helper, numpy_helper
 from dmlsplit.errors import UnsupportedError
 from dmlsplit.lint.fix.split_forms import Merging, SplitForm, form_of, is_static
 from dmlsplit.lint.verdict import Verdict
-from dmlsplit.models.site import Known, Size, SplitSite, Unknown
+from dmlsplit.models.site import Known, Size, SplitSite, State, Unknown
 
 NewName = Callable[[str], str]
 # The type in which values of 8 bits are split: FLOAT32 holds them all, and every runtime splits it.
@@ -34,7 +34,7 @@ def name_maker(model: bytes) -> NewName:
     while prefix.encode() in model:
         prefix += "_"
     numbers = count(1)
-    return lambda what: f"{prefix}{next(numbers)}_{what}"
+    return lambda ending: f"{prefix}{next(numbers)}_{ending}"
 
 
 def replacement_nodes(
@@ -45,29 +45,37 @@ def replacement_nodes(
     If a sequence is only there for pieces to be taken out of it, `taken` has the names of these
     pieces by their positions, and the nodes make them instead of the sequence.
     """
-    form, state = form_of(verdict), verdict.site.state
+    form = form_of(verdict)
     if isinstance(form, str):
         raise UnsupportedError(form)
     if form.lacks_only_count:
-        counted = NodeProto()
-        counted.CopyFrom(node)
-        counted.attribute.append(helper.make_attribute("num_outputs", len(node.output)))
-        return [counted]
-    # Otherwise, there is no form.
-    assert isinstance(state, Known | Unknown)
-    nodes = _Nodes(node, verdict.site, form, new_name)
-    if form.is_divided:
-        nodes.replace_split([(name, None) for name in node.output])
-        return nodes
-    assert state.pieces is not None
-    is_sequence = node.op_type == "SplitToSequence" and not taken
-    pieces = [new_name("piece") for _ in state.pieces] if is_sequence else list(node.output)
+        return [_with_count(node)]
+    sizes = [None] * len(node.output) if form.is_divided else _piece_sizes(verdict.site.state)
+    makes_sequence = node.op_type == "SplitToSequence" and not taken
     if taken:
-        pieces = [taken.get(position, "") for position in range(len(state.pieces))]
-    nodes.replace_split(list(zip(pieces, state.pieces, strict=True)))
-    if is_sequence:
-        nodes.add("SequenceConstruct", pieces, node.output[0])
+        names = [taken.get(position, "") for position in range(len(sizes))]
+    else:
+        names = [new_name("piece") for _ in sizes] if makes_sequence else list(node.output)
+    nodes = _Nodes(node, verdict.site, form, new_name)
+    nodes.replace_split(list(zip(names, sizes, strict=True)))
+    if makes_sequence:
+        nodes.add("SequenceConstruct", names, node.output[0])
     return nodes
+
+
+def _with_count(node: NodeProto) -> NodeProto:
+    """A copy of a Split with the attribute that it lacks."""
+    counted = NodeProto()
+    counted.CopyFrom(node)
+    counted.attribute.append(helper.make_attribute("num_outputs", len(node.output)))
+    return counted
+
+
+def _piece_sizes(state: State) -> Sequence[Size]:
+    """The sizes of the pieces of a split that has a form and is not divided."""
+    assert isinstance(state, Known | Unknown)  # otherwise, there is no form
+    assert state.pieces is not None
+    return state.pieces
 
 
 class _Nodes(list[NodeProto]):
@@ -79,12 +87,17 @@ class _Nodes(list[NodeProto]):
     def __init__(
         self, node: NodeProto, site: SplitSite, form: SplitForm, new_name: NewName
     ) -> None:
-        self.node, self.form, self.new_name = node, form, new_name
-        self.shape, self.axis, self.opset = site.shape or (), site.axis or 0, site.opset
+        self.node = node
+        self.form = form
+        self.new_name = new_name
+        self.shape = site.shape or ()
+        self.axis = site.axis or 0
+        self.opset = site.opset
         self.kind = onnx.TensorProto.DataType.Value(site.element_type)
         self.drops_axis = not site.keeps_axis
         # The axes that a Squeeze removes from each piece.
-        self.squeezed = [] if form.merging else [*form.added_axes, *[form.axis] * self.drops_axis]
+        dropped = [form.axis] if self.drops_axis else []
+        self.squeezed = [] if form.merging else [*form.added_axes, *dropped]
 
     def add(self, operator: str, inputs: Sequence[str], output: str = "", **attributes: Any) -> str:
         """Add a node with one output; a name is made for it if none is given."""
@@ -147,7 +160,8 @@ class _Nodes(list[NodeProto]):
 
     def add_empty_piece(self, output: str) -> None:
         """An empty piece."""
-        sizes, dtype = self.piece_shape(0), helper.tensor_dtype_to_np_dtype(self.kind)
+        sizes = self.piece_shape(0)
+        dtype = helper.tensor_dtype_to_np_dtype(self.kind)
         if is_static(sizes):
             self.constant(np.empty(sizes, dtype), output)
             return
@@ -156,7 +170,8 @@ class _Nodes(list[NodeProto]):
 
     def split(self, value: str, lengths: Mapping[str, Size]) -> None:
         """Add the Split itself, into pieces of these names and sizes."""
-        inputs, sizes = [value], list(lengths.values())
+        inputs = [value]
+        sizes = list(lengths.values())
         attributes: dict[str, Any] = {"axis": self.form.axis}
         if self.form.is_divided:
             counted = (a for a in self.node.attribute if a.name == "num_outputs")

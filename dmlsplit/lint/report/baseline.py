@@ -4,12 +4,13 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from dmlsplit.errors import InvalidArgumentError, path_in_errors, unreadable_file_error
+from dmlsplit.errors import InvalidArgumentError, one_line, path_in_errors, unreadable_file_error
 from dmlsplit.lint.report.findings import Finding, findings, with_slashes
 from dmlsplit.lint.verdict import Assessment
 from dmlsplit.messages import printable
 
 SCHEMA = 1
+_FIX = "Fix: delete it, and it is written anew"
 
 
 def baseline_json(assessment: Assessment) -> str:
@@ -54,14 +55,13 @@ def read_baseline(path: Path) -> frozenset[tuple[str, str]]:
             document = json.loads(path.read_text("utf-8"))
         except OSError as error:
             raise unreadable_file_error(error) from None
-        except (ValueError, RecursionError):
-            raise InvalidArgumentError("is not JSON; it must be a baseline") from None
+        except (ValueError, RecursionError) as error:
+            problem = one_line(error, with_path=False)
+            raise InvalidArgumentError(f"is not JSON: {problem}. {_FIX}") from None
         match document:
             case {"schema": 1, "findings": [*entries]} if all(map(_is_entry, entries)):
                 return frozenset((entry["file"], entry["fingerprint"]) for entry in entries)
-        raise InvalidArgumentError(
-            f"is not a baseline of schema {SCHEMA}. Fix: delete it, and it is written anew"
-        )
+        raise InvalidArgumentError(f"is not a baseline of schema {SCHEMA}. {_FIX}")
 
 
 def _is_entry(entry: object) -> bool:

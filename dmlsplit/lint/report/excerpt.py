@@ -3,7 +3,7 @@
 from dmlsplit.messages import cut_middle, printable, width
 from dmlsplit.models.site import Known, SplitSite, Unknown
 
-_MAX_PIECES = 8  # whose sizes are shown; of more, only the number
+_MAX_SIZES = 8  # whose sizes are shown; of more, only the number
 _INDENT = 2
 
 
@@ -26,6 +26,6 @@ def _outputs(site: SplitSite) -> str:
     pieces = site.state.pieces if isinstance(site.state, Known | Unknown) else None
     if not pieces:
         return ""
-    if len(pieces) > _MAX_PIECES:
+    if len(pieces) > _MAX_SIZES:
         return f" -> {len(pieces)} outputs"
     return f" -> [{','.join(map(str, pieces))}]"

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from dmlsplit.directml.rules.violation import Violation
-from dmlsplit.lint.advice import dispatching
 from dmlsplit.lint.report.findings import (
     DEFECT,
     SEVERITY_ORDER,
@@ -140,8 +139,8 @@ def _fixes(finding: Finding) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if verdict is None:
         return ((finding.fix,) if finding.fix else ()), ()
     short_forms = {verdict.rewriting: COMMAND} if verdict.rewriting else {}
-    if verdict.equivalent:  # few can use it, so only where the model cannot be rewritten
-        short_forms[dispatching(verdict)] = "" if verdict.rewriting in verdict.fixes else DISPATCH
+    if verdict.dispatching:  # few can use it, so only where the model cannot be rewritten
+        short_forms[verdict.dispatching] = "" if verdict.rewriting in verdict.fixes else DISPATCH
     fixes = tuple(filter(None, (short_forms.get(fix, fix) for fix in verdict.fixes)))
     fixes = tuple(sorted(fixes, key=lambda fix: fix != COMMAND))  # the command first
     fixes += tuple(_fixes_of(verdict.notes))  # what to do where --write-fixed does not help

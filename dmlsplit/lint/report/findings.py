@@ -132,16 +132,28 @@ def _all_findings(assessment: Assessment) -> Iterator[Finding]:
 
 def _split_finding(assessment: Assessment, verdict: Verdict) -> Finding:
     """The finding about a split."""
-    site, reasons = verdict.site, group_diagnostics(verdict)
-    status, title = _status(assessment, verdict), str(verdict.outcome)
+    site = verdict.site
+    reasons = group_diagnostics(verdict)
+    status = _status(assessment, verdict)
+    title = str(verdict.outcome)
     if status in ("remark", "note"):
         title = ", ".join(dict.fromkeys(reason.rule.id for reason, _ in reasons))
     head = f"{site.operator} {verdict.target.where}: {outcome_of(verdict)}"
     details = [f"{e.rule.id}: {printable(e.message)}{others}" for e, others in reasons]
     details += fix_lines(verdict)
-    name, fix = location(site), verdict.fix
+    name = location(site)
+    fix = verdict.fix
     return Finding(
-        status, title, site.file, name, head, details, fix, reasons, [site], verdict=verdict
+        status,
+        title,
+        site.file,
+        subject=name,
+        headline=head,
+        details=details,
+        fix=fix,
+        diagnostics=reasons,
+        sites=[site],
+        verdict=verdict,
     )
 
 
@@ -154,9 +166,19 @@ def _model_finding(assessment: Assessment, model: ModelVerdict) -> Finding:
     details = [f"{reason.rule.id}: {printable(reason.message)}" for reason in model.diagnostics]
     status: Status = "failed" if assessment.fails(model) else "unknown"
     fix = Fix.joined("; or ", model.fixes)
-    subject, title = printable(model.file), str(model.outcome)
+    subject = printable(model.file)
+    title = str(model.outcome)
     details += [f"fix: {fix}"]
-    return Finding(status, title, model.file, subject, head, details, fix, reasons)
+    return Finding(
+        status,
+        title,
+        model.file,
+        subject=subject,
+        headline=head,
+        details=details,
+        fix=fix,
+        diagnostics=reasons,
+    )
 
 
 def _status(assessment: Assessment, verdict: Verdict) -> Status:
@@ -172,16 +194,27 @@ def _status(assessment: Assessment, verdict: Verdict) -> Status:
 
 def _defect_finding(assessment: Assessment, file: str, splits: _Affected) -> Finding:
     """A defect with a line for each split; the last one counts those that are left out."""
-    defect, sites = splits[0][1], [site for site, _ in splits]
+    defect = splits[0][1]
+    sites = [site for site, _ in splits]
     head = f"may affect {counted(len(sites), 'split')}: {defect.rule.wording}"
     remarks = [printable(violation.found) for _, violation in splits]
     lines = [f"{address(site)}: {remark}" for site, remark in zip(sites, remarks, strict=True)]
     lines[MAX_SPLITS:] = omitted_line(len(lines), MAX_SPLITS)
     details = [*(_INDENT + line for line in lines), f"fix: {defect.hint}"]
     status: Status = "failed" if assessment.defects_fail else "remark"
-    name, reasons = f"{printable(file)}: {defect.rule.id}", [(defect, "")]
+    name = f"{printable(file)}: {defect.rule.id}"
+    reasons = [(defect, "")]
     return Finding(
-        status, DEFECT, file, name, head, details, defect.hint, reasons, sites, remarks=remarks
+        status,
+        DEFECT,
+        file,
+        subject=name,
+        headline=head,
+        details=details,
+        fix=defect.hint,
+        diagnostics=reasons,
+        sites=sites,
+        remarks=remarks,
     )
 
 

@@ -9,7 +9,7 @@ from dmlsplit import __version__
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.directml.tensor import TensorDesc
-from dmlsplit.lint.runtimes import dotted
+from dmlsplit.lint.runtimes import version_text
 from dmlsplit.lint.target import Target
 from dmlsplit.lint.verdict import Assessment, ModelVerdict, Verdict
 from dmlsplit.models.site import Unknown
@@ -51,19 +51,21 @@ def json_report(assessment: Assessment) -> str:
 
 def _target(target: Target) -> dict[str, Any]:
     """The target of ONNX models."""
-    runtime, release = target.runtime, target.runtime and target.runtime.release
+    runtime = target.runtime
+    release = target.runtime and target.runtime.release
     return {
         "name": str(target),
         "level": str(target.level),
-        "directml": dotted(target.directml) if target.directml else None,
+        "directml": version_text(target.directml) if target.directml else None,
         "runtime": runtime and runtime.name,
-        "onnxruntime": dotted(release) if release else None,
+        "onnxruntime": version_text(release) if release else None,
     }
 
 
 def _split(verdict: Verdict, main_target: Target) -> dict[str, Any]:
     """A verdict about a split; its target is given if it is not the main one."""
-    least, state = verdict.minimum, verdict.site.state
+    least = verdict.minimum
+    state = verdict.site.state
     more: dict[str, Any] = {"target": str(verdict.target)} if verdict.target != main_target else {}
     if verdict.site.frozen:
         more["only_size"] = dict([verdict.site.frozen])

@@ -140,7 +140,8 @@ def _result(result: _Result, rule_index: int) -> dict[str, Any]:
 
 def _logical(site: SplitSite) -> dict[str, str]:
     """The node of a split as a logical location."""
-    name, kind = address(site), "function" if "." in site.graph else "module"
+    name = address(site)
+    kind = "function" if "." in site.graph else "module"
     return {"name": name, "fullyQualifiedName": name, "kind": kind}
 
 

@@ -87,7 +87,8 @@ def _of_target(verdicts: Sequence[Verdict], remark: str) -> Iterator[str]:
 
 def _of_models(assessment: Assessment) -> Iterator[str]:
     """What becomes of models, each named after its worst split, unless one with splits is all."""
-    order, worst = list(Outcome), dict[str, Outcome]()
+    order = list(Outcome)
+    worst = dict[str, Outcome]()
     for file, outcome in ((v.site.file, v.outcome) for v in assessment.verdicts):
         worst[file] = min(worst.get(file, outcome), outcome, key=order.index)
     worst |= {model.file: model.outcome for model in assessment.models}

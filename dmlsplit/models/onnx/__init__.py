@@ -16,6 +16,6 @@ A scan reads a file in this order:
 dimensions.py has the user's sizes; declarations.py and contradictions.py compare what a model
 declares with what its nodes make.
 
-A *visit* is one node in the scope of its graph, and a *call* the node with what is known about its
-inputs, as inference sees it.
+A *visit* is one node in the scope of its graph, and an *inference context*, as in ONNX's C++ API,
+the node with what is known about its inputs. A *call* is always one of a function.
 """

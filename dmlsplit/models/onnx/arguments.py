@@ -234,7 +234,8 @@ def read_arguments(
         keepdims = 1 if keepdims is None else integer_argument("keepdims", keepdims, operator)
         if keepdims not in (0, 1) and lengths is None:
             refuse(operator, f"keepdims is {keepdims}", "it must be 0 or 1")
-        keeps, outputs = keepdims != 0, None
+        keeps = keepdims != 0
+        outputs = None
     else:
         keeps = True
         outputs = _output_count(operator, lengths, num_outputs, output_count)
@@ -247,13 +248,13 @@ def read_arguments(
             assumed.append(ProviderRemark(text, "ORT-NUM-OUTPUTS", fix))
     return Arguments(
         operator,
-        0 if axis is None else integer_argument("axis", axis, operator),
-        lengths,
-        None if num_outputs is None else outputs,
-        keeps,
-        outputs,
-        tuple(assumed),
-        split_type,
+        axis=0 if axis is None else integer_argument("axis", axis, operator),
+        split=lengths,
+        num_outputs=None if num_outputs is None else outputs,
+        keepdims=keeps,
+        output_count=outputs,
+        assumed=tuple(assumed),
+        split_type=split_type,
     )
 
 

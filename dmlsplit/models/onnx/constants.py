@@ -13,7 +13,7 @@ from typing import Any
 from dmlsplit.models.onnx.operators import ElementType
 from dmlsplit.models.onnx.protobuf import Attribute, Shape
 from dmlsplit.models.onnx.reader import LimitError
-from dmlsplit.models.onnx.values import Call, Item, elements
+from dmlsplit.models.onnx.values import InferenceContext, Item, elements
 from dmlsplit.models.site import Size
 
 _MAX_ELEMENTS = 1_024  # elements of a computed constant, or of an input to one
@@ -25,38 +25,39 @@ _FLOATS = {ElementType.FLOAT: "<f", ElementType.DOUBLE: "<d", ElementType.FLOAT1
 _INTEGER_BITS = {ElementType.INT64: 64, ElementType.INT32: 32}
 
 
-def compute_elements(call: Call, data_type: int, shape: Shape) -> _Items | None:
+def compute_elements(context: InferenceContext, data_type: int, shape: Shape) -> _Items | None:
     """The elements of a node's output of this type and shape; None if they are not known.
 
     A node that breaks its operator's rules raises a ValueError, IndexError, TypeError,
     ArithmeticError or struct.error.
     """
-    compute = COMPUTED.get(call.node.op_type)
+    compute = COMPUTED.get(context.node.op_type)
     if compute is None:
         return None
-    sizes = _small_sizes(call, shape)
-    items = tuple(compute(call, sizes))
+    sizes = _small_sizes(context, shape)
+    items = tuple(compute(context, sizes))
     if len(items) != math.prod(sizes) or set(items) <= {None}:
         return None
     return tuple(_as_stored(item, ElementType(data_type)) for item in items)
 
 
-def sizes_used(call: Call) -> frozenset[str]:
+def sizes_used(context: InferenceContext) -> frozenset[str]:
     """The dynamic sizes that the elements of a node in `COMPUTED` may follow from.
 
     They are as in `Value.sizes`. Errors are those of `compute_elements`.
     """
-    operator = call.node.op_type
+    operator = context.node.op_type
     if operator not in ("Shape", "Size"):
-        names = frozenset[str]().union(*(value.sizes for value in call.inputs))
+        names = frozenset[str]().union(*(value.sizes for value in context.inputs))
         return names if len(names) <= _MAX_NAMES else frozenset()
-    name, shape = call.node.input[0], call.shape(0)
-    axes = call.shape_axes if operator == "Shape" else range(len(shape))
+    name = context.node.input[0]
+    shape = context.shape(0)
+    axes = context.shape_axes if operator == "Shape" else range(len(shape))
     dynamic = [(axis, size) for axis in axes if not isinstance(size := shape[axis], int)]
     return frozenset(f"{name}.{axis}" if size is None else size for axis, size in dynamic)
 
 
-def _small_sizes(call: Call, shape: Shape) -> list[int]:
+def _small_sizes(context: InferenceContext, shape: Shape) -> list[int]:
     """The sizes of a small constant; a ValueError for others."""
     sizes = [size for size in shape if isinstance(size, int)]
     # Without elements, a size may still be large, and its indices would fill the memory.
@@ -65,7 +66,7 @@ def _small_sizes(call: Call, shape: Shape) -> list[int]:
     if (count := math.prod(size or 1 for size in sizes)) > _MAX_ELEMENTS:
         limit = f"dmlsplit computes with at most {_MAX_ELEMENTS:,}"
         raise LimitError(f"a constant of {count:,} elements; {limit}")
-    call.reader.charge_elements(math.prod(sizes))
+    context.reader.charge_elements(math.prod(sizes))
     return sizes
 
 
@@ -85,10 +86,12 @@ def _as_stored(item: Item, element_type: ElementType) -> Item:
     return integer
 
 
-def _small_input(call: Call, index: int) -> tuple[_Items, list[int]]:
+def _small_input(context: InferenceContext, index: int) -> tuple[_Items, list[int]]:
     """The elements, as far as known, and the sizes of a small input."""
-    sizes = _small_sizes(call, call.shape(index))
-    return call.items(index) if call.inputs[index].constant else (None,) * math.prod(sizes), sizes
+    sizes = _small_sizes(context, context.shape(index))
+    if context.inputs[index].constant:
+        return context.items(index), sizes
+    return (None,) * math.prod(sizes), sizes
 
 
 def _select(
@@ -101,39 +104,39 @@ def _select(
     return tuple(items[sum(offset)] for offset in product(*rows))
 
 
-def _broadcast(call: Call, index: int, sizes: _Sizes) -> _Items:
+def _broadcast(context: InferenceContext, index: int, sizes: _Sizes) -> _Items:
     """An input, broadcast to these sizes."""
-    items, shape = _small_input(call, index)
-    call.reader.charge_elements(math.prod(sizes))
+    items, shape = _small_input(context, index)
+    context.reader.charge_elements(math.prod(sizes))
     shape = [1] * (len(sizes) - len(shape)) + shape
     rows = [range(n) if n == m else [0] * m for n, m in zip(shape, sizes, strict=True)]
     return _select(items, shape, rows)
 
 
-def _rearrange(call: Call, sizes: _Sizes) -> _Items:
+def _rearrange(context: InferenceContext, sizes: _Sizes) -> _Items:
     """The elements of an input after Gather, Slice, Tile or Transpose."""
-    items, shape = _small_input(call, 0)
+    items, shape = _small_input(context, 0)
     rows: list[_Sizes] = [range(size) for size in shape]
     order = None
-    match call.node.op_type:
+    match context.node.op_type:
         case "Gather":
-            axis = call.int_attribute("axis", 0)
-            rows[axis] = [rows[axis][i] for i in call.integers("", 1)]
+            axis = context.int_attribute("axis", 0)
+            rows[axis] = [rows[axis][i] for i in context.integers("", 1)]
         case "Slice":
-            for axis, part in call.slices():
+            for axis, part in context.slices():
                 rows[axis] = rows[axis][part]
         case "Tile":
-            repeats = call.integers("repeats")
+            repeats = context.integers("repeats")
             rows = [[*row] * count for row, count in zip(rows, repeats, strict=True)]
         case "Transpose":
-            order = call.int_attribute("perm", tuple(range(len(shape)))[::-1])
+            order = context.int_attribute("perm", tuple(range(len(shape)))[::-1])
     return _select(items, shape, rows, order)
 
 
-def _concat(call: Call, sizes: _Sizes) -> _Items:
+def _concat(context: InferenceContext, sizes: _Sizes) -> _Items:
     """Rows of each input in turn: the elements of the axis and the dimensions after it."""
-    parts = [_small_input(call, index) for index in range(len(call.inputs))]
-    axis = range(len(sizes))[call.int_attribute("axis", 0)]
+    parts = [_small_input(context, index) for index in range(len(context.inputs))]
+    axis = range(len(sizes))[context.int_attribute("axis", 0)]
     widths = [math.prod(shape[axis:]) for _, shape in parts]
     return tuple(
         item
@@ -143,27 +146,29 @@ def _concat(call: Call, sizes: _Sizes) -> _Items:
     )
 
 
-def _element_wise(call: Call, sizes: _Sizes) -> _Items:
+def _element_wise(context: InferenceContext, sizes: _Sizes) -> _Items:
     """The results of an operator of `_ARITHMETIC`; None where an operand is not known."""
-    if call.int_attribute("fmod", 0):
+    if context.int_attribute("fmod", 0):
         raise ValueError("another remainder than Python's")
-    compute = _ARITHMETIC[call.node.op_type]
-    rows = zip(*(_broadcast(call, index, sizes) for index in range(len(call.inputs))), strict=True)
+    compute = _ARITHMETIC[context.node.op_type]
+    rows = zip(
+        *(_broadcast(context, index, sizes) for index in range(len(context.inputs))), strict=True
+    )
     # Where moves the elements of its branches.
-    tested = 1 if call.node.op_type == "Where" else None
+    tested = 1 if context.node.op_type == "Where" else None
     return tuple(
         None if any(isinstance(n, str | None) for n in row[:tested]) else compute(*row)
         for row in rows
     )
 
 
-def _reduce(call: Call, sizes: _Sizes) -> _Items:
+def _reduce(context: InferenceContext, sizes: _Sizes) -> _Items:
     """The one result of an operator of `_REDUCTIONS`."""
-    items, _ = _small_input(call, 0)
+    items, _ = _small_input(context, 0)
     if math.prod(sizes) != 1:
         raise ValueError("several results")
     is_known = not any(isinstance(item, str | None) for item in items)
-    return (_REDUCTIONS[call.node.op_type](items) if is_known else None,)
+    return (_REDUCTIONS[context.node.op_type](items) if is_known else None,)
 
 
 def _divide(dividend: Any, divisor: Any) -> Any:
@@ -173,9 +178,9 @@ def _divide(dividend: Any, divisor: Any) -> Any:
     return abs(dividend) // abs(divisor) * (1 if (dividend < 0) == (divisor < 0) else -1)
 
 
-def steps(call: Call) -> Size:
+def steps(context: InferenceContext) -> Size:
     """The number of elements of Range."""
-    items = [item for index in range(3) for item in _small_input(call, index)[0]]
+    items = [item for index in range(3) for item in _small_input(context, index)[0]]
     numbers = [item for item in items if isinstance(item, int | float)]
     if len(numbers) < len(items):
         return None
@@ -185,22 +190,22 @@ def steps(call: Call) -> Size:
     return max(0, int(-((start - limit) // delta)))
 
 
-def _range(call: Call, sizes: _Sizes) -> _Items:
+def _range(context: InferenceContext, sizes: _Sizes) -> _Items:
     """The elements of Range."""
-    (start,), (delta,) = map(call.items, (0, 2))
+    (start,), (delta,) = map(context.items, (0, 2))
     return tuple(start + delta * i for i in range(sizes[0]))  # type: ignore[operator]
 
 
-def _constant_of_shape(call: Call, sizes: _Sizes) -> _Items:
+def _constant_of_shape(context: InferenceContext, sizes: _Sizes) -> _Items:
     """The elements of ConstantOfShape, all equal."""
-    tensor = call.node.attributes.get("value", Attribute()).t
-    (item,) = elements(call.reader, tensor) if tensor else (0.0,)
+    tensor = context.node.attributes.get("value", Attribute()).t
+    (item,) = elements(context.reader, tensor) if tensor else (0.0,)
     return (item,) * math.prod(sizes)
 
 
-def nonzero_indices(call: Call) -> list[tuple[int, ...]]:
+def nonzero_indices(context: InferenceContext) -> list[tuple[int, ...]]:
     """The indices of elements that are not zero."""
-    items, shape = _small_input(call, 0)
+    items, shape = _small_input(context, 0)
     if any(isinstance(item, str | None) for item in items):
         raise ValueError("dynamic")
     return list(compress(product(*map(range, shape)), items))
@@ -218,23 +223,23 @@ _ARITHMETIC: dict[str, Callable[..., Any]] = {
 _REDUCTIONS: dict[str, Callable[[Any], Any]] = {
     "ReduceMax": max, "ReduceMin": min, "ReduceProd": math.prod, "ReduceSum": sum
 }  # fmt: skip
-COMPUTED: dict[str, Callable[[Call, _Sizes], Sequence[Item]]] = {
+COMPUTED: dict[str, Callable[[InferenceContext, _Sizes], Sequence[Item]]] = {
     **dict.fromkeys(_ARITHMETIC, _element_wise),
     **dict.fromkeys(_REDUCTIONS, _reduce),
     **dict.fromkeys(("Gather", "Slice", "Tile", "Transpose"), _rearrange),
     **dict.fromkeys(
         ("Cast", "Flatten", "Reshape", "Squeeze", "Unsqueeze"),
-        lambda call, _: _small_input(call, 0)[0],
+        lambda context, _: _small_input(context, 0)[0],
     ),
     "Concat": _concat,
     "ConstantOfShape": _constant_of_shape,
-    "Expand": lambda call, sizes: _broadcast(call, 0, sizes),
-    "NonZero": lambda call, _: [
-        n for axis in zip(*nonzero_indices(call), strict=True) for n in axis
+    "Expand": lambda context, sizes: _broadcast(context, 0, sizes),
+    "NonZero": lambda context, _: [
+        n for axis in zip(*nonzero_indices(context), strict=True) for n in axis
     ],
     "Range": _range,
-    "Shape": lambda call, _: call.shape_part,
-    "Size": lambda call, _: [
-        math.prod(size if isinstance(size, int) else math.nan for size in call.shape(0))
+    "Shape": lambda context, _: context.shape_part,
+    "Size": lambda context, _: [
+        math.prod(size if isinstance(size, int) else math.nan for size in context.shape(0))
     ],
 }

@@ -32,11 +32,14 @@ class Contradictions:
 
     def checked(self, name: str, value: Value, visit: Visit) -> Value:
         """An output of a node, completed from its declaration, or with a remark if it is wrong."""
-        scope, declarations = visit.scope, visit.scope.declarations
-        declared, is_stale = declarations.by_name.get(name), declarations.are_stale
+        scope = visit.scope
+        declarations = visit.scope.declarations
+        declared = declarations.by_name.get(name)
+        is_stale = declarations.are_stale
         # ONNX Runtime does not read the declarations in functions.
         typed = None if scope.is_in_function else declared
-        is_taken, maker = name in scope.values, visit.description
+        is_taken = name in scope.values
+        maker = visit.description
         faults = output_faults(visit.node, name, value, typed, maker, is_taken=is_taken)
         self.add_faults(faults)
         if declared is None:

@@ -29,13 +29,6 @@ class FixedSizes:
     ----------
     sizes : dict of str to int
         The given sizes by name.
-    used : set of str
-        The names that a model has.
-    options : dict of str to str
-        For each name of a dynamic dimension of the last model's inputs, a name in `sizes` for it
-        that every shell takes literally, if there is one.
-    dynamic : dict of str to None
-        All values in `options` so far, in their order.
 
     Raises
     ------
@@ -59,16 +52,17 @@ class FixedSizes:
         for name, size in self.sizes.items():
             if size < 0:
                 raise InvalidArgumentError(f"sizes[{name!r}] is {size}; it must be at least 0")
-        self.used: set[str] = set()
-        self.options: dict[str, str] = {}
-        self.dynamic: dict[str, None] = {}
+        self._used: set[str] = set()  # names that a model has
+        self._dynamic: dict[str, None] = {}  # names that could be given, in their order
         self._axes: set[Size] = set()  # INPUT.AXIS of each dimension of an input
         self._fixed: dict[Size, int] = {}  # by name
 
-    def register(self, inputs: Iterable[ValueInfo]) -> None:
+    def register(self, inputs: Iterable[ValueInfo]) -> dict[str, str]:
         """Register the dimensions of a model's inputs: once per model, before `size`.
 
-        A dimension with two sizes, or a size other than the model's, is an InvalidArgumentError.
+        The result has, for the name of each dynamic dimension, one that every shell takes
+        literally, if there is such a name. A dimension with two sizes, or a size other than the
+        model's, is an InvalidArgumentError.
         """
         dims = [
             (entry.name, axis, dim)
@@ -76,7 +70,8 @@ class FixedSizes:
             for axis, dim in enumerate(entry.shape or ())
         ]
         self._axes = {f"{value}.{axis}" for value, axis, _ in dims}
-        self._fixed, self.options = {}, {}
+        self._fixed = {}
+        plain_names: dict[str, str] = {}
         for value, axis, dim in dims:
             key = f"{value}.{axis}"
             name = key if dim in self._axes or not isinstance(dim, str) else dim
@@ -85,14 +80,15 @@ class FixedSizes:
                     self._fix(name, option, dim)
             if not isinstance(dim, int):
                 plain = dimension_name(value, axis, None if name == key else name)
-                self.options.setdefault(name, plain)
-        room = max(0, _MAX_NAMES - len(self.dynamic))
-        self.dynamic.update(dict.fromkeys(islice(self.options.values(), room)))
+                plain_names.setdefault(name, plain)
+        room = max(0, _MAX_NAMES - len(self._dynamic))
+        self._dynamic.update(dict.fromkeys(islice(plain_names.values(), room)))
+        return plain_names
 
     def _fix(self, name: str, option: str, dim: Size) -> None:
         """Fix a dimension to the size that is given as `option`."""
         size = self.sizes[option]
-        self.used.add(option)
+        self._used.add(option)
         if isinstance(dim, int) and dim != size:
             raise InvalidArgumentError(f"{option} is {size}; the model fixes it to {dim}")
         if (other := self._fixed.setdefault(name, size)) != size:
@@ -112,7 +108,7 @@ class FixedSizes:
     @property
     def unused(self) -> tuple[str, ...]:
         """The names given by the user that no model scanned so far has."""
-        return tuple(name for name in self.sizes if name not in self.used)
+        return tuple(name for name in self.sizes if name not in self._used)
 
     def check_all_used(self) -> None:
         """Refuse a name that no model so far has."""
@@ -124,12 +120,12 @@ class FixedSizes:
 
     def fix(self, name: str) -> str:
         """What to give instead of a name that no model has: similar names, or else all of them."""
-        if not self.dynamic:
+        if not self._dynamic:
             return (
                 "remove it, as no input has a dynamic dimension; declare sizes of other values in "
                 "the model's value_info"
             )
-        names = get_close_matches(name, self.dynamic) or list(self.dynamic)
+        names = get_close_matches(name, self._dynamic) or list(self._dynamic)
         more = f" ({len(names)} names)" if len(names) > MAX_SHOWN else ""
         listed = " or ".join(map(shown_name, names[:MAX_SHOWN]))
         return f"give {listed}{more}; declare sizes of other values in the model's value_info"

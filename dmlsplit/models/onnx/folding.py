@@ -7,7 +7,7 @@ source is microsoft/onnxruntime, core/optimizer/constant_folding.cc.
 from dataclasses import replace
 from math import prod
 
-from dmlsplit.models.onnx.values import Call, Item, Value
+from dmlsplit.models.onnx.values import InferenceContext, Item, Value
 
 # A node that computes from shapes may have other inputs, which must be constants of at most this
 # many elements.
@@ -22,37 +22,38 @@ _NEVER_FOLDED = {
 }
 
 
-def is_folded(call: Call) -> bool:
+def is_folded(context: InferenceContext) -> bool:
     """Whether a node of the default domain becomes a constant when a model is loaded."""
-    node, inputs = call.node, call.inputs
+    node = context.node
+    inputs = context.inputs
     if node.op_type == "Constant":
         return True
     if node.op_type == "Shape":  # whole shapes only, although it may output a part of one
         return any(value.is_static for value in inputs[:1])
     if node.op_type in _NEVER_FOLDED or any(attribute.bodies for attribute in node.attribute):
         return False
-    named = _named_inputs(call)
+    named = _named_inputs(context)
     return bool(named) and all(value.is_folded for value in named)
 
 
-def is_of_shapes(call: Call) -> bool:
+def is_of_shapes(context: InferenceContext) -> bool:
     """Whether all that a node of the default domain computes from is the shape of some value.
 
     Such nodes stay on the CPU. Source: microsoft/onnxruntime,
     core/framework/fallback_cpu_capability.cc, which also takes small constants beside the shapes.
     """
-    node = call.node
+    node = context.node
     if node.op_type in ("Shape", "Size"):
         return True
-    named = _named_inputs(call)
+    named = _named_inputs(context)
     return any(value.is_shape for value in named) and all(
         value.is_shape or (value.is_folded and _is_small(value)) for value in named
     )
 
 
-def _named_inputs(call: Call) -> list[Value]:
+def _named_inputs(context: InferenceContext) -> list[Value]:
     """The inputs of a node without the optional ones that it omits, whose names are empty."""
-    return [value for name, value in zip(call.node.input, call.inputs, strict=True) if name]
+    return [value for name, value in zip(context.node.input, context.inputs, strict=True) if name]
 
 
 def _is_small(value: Value) -> bool:
@@ -61,34 +62,34 @@ def _is_small(value: Value) -> bool:
     return value.is_static and prod(sizes) <= _MAX_SMALL
 
 
-def with_origin(value: Value, call: Call) -> Value:
+def with_origin(value: Value, context: InferenceContext) -> Value:
     """An output of a node, with what follows from where the node's inputs come from."""
-    value = replace(value, is_folded=True) if is_folded(call) else value
-    return replace(value, is_shape=True) if is_of_shapes(call) else value
+    value = replace(value, is_folded=True) if is_folded(context) else value
+    return replace(value, is_shape=True) if is_of_shapes(context) else value
 
 
-def never_runs(call: Call, body: str) -> str | None:
+def never_runs(context: InferenceContext, body: str) -> str | None:
     """Why a body of a node never runs: a branch of an If, or the body of a Loop; else None.
 
     `body` is the name of the attribute; "whose" precedes the reason.
     """
-    match call.node.op_type, body:
+    match context.node.op_type, body:
         case "If", "then_branch" | "else_branch":
-            truth = _constant(call, 0)
+            truth = _constant(context, 0)
             if truth is not None and truth == (body == "else_branch"):
                 return f"condition is always {'true' if truth else 'false'}"
         case "Loop", "body":
-            if _constant(call, 0) == 0:
+            if _constant(context, 0) == 0:
                 return "number of iterations is always 0"
-            if _constant(call, 1) == 0:
+            if _constant(context, 1) == 0:
                 return "condition is always false"
     return None
 
 
-def _constant(call: Call, index: int) -> Item:
+def _constant(context: InferenceContext, index: int) -> Item:
     """The only element of an input, if it is known; else None."""
     try:
-        items = call.items(index)
+        items = context.items(index)
     except (ValueError, IndexError):
         return None
     return items[0] if len(items) == 1 else None

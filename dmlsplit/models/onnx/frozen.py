@@ -3,27 +3,30 @@
 from collections.abc import Set
 from dataclasses import replace
 
-from dmlsplit.models.onnx.values import Call
+from dmlsplit.models.onnx.values import InferenceContext
 from dmlsplit.models.site import Size, SplitSite, Unknown
 
 
-def frozen_axis(site: SplitSite, call: Call, dimensions: Set[Size]) -> tuple[str, int] | None:
+def frozen_axis(
+    site: SplitSite, context: InferenceContext, dimensions: Set[Size]
+) -> tuple[str, int] | None:
     """The dynamic axis of a split with constant sizes, and the only size of it that they fit.
 
     Only for a dimension of the model's inputs, `dimensions`: an exporter may name a size that is
     always the same after an operator that it does not follow.
     """
-    state, axis = site.state, site.axis
+    state = site.state
+    axis = site.axis
     if not isinstance(state, Unknown) or axis is None or site.sized_by != "split":
         return None
     name = (site.shape or ())[axis]
-    if state.pieces is None or not isinstance(name, str) or call.inputs[0].gap:
+    if state.pieces is None or not isinstance(name, str) or context.inputs[0].gap:
         return None
     return (name, sum(state.pieces)) if name in dimensions else None
 
 
-def at_size(call: Call, name: str, size: int) -> Call:
-    """The call with a size for a dynamic dimension of its first input."""
-    data = call.inputs[0]
+def at_size(context: InferenceContext, name: str, size: int) -> InferenceContext:
+    """The context with a size for a dynamic dimension of its first input."""
+    data = context.inputs[0]
     shape = tuple(size if dimension == name else dimension for dimension in data.shape or ())
-    return call._replace(inputs=[replace(data, shape=shape), *call.inputs[1:]])
+    return context._replace(inputs=[replace(data, shape=shape), *context.inputs[1:]])

@@ -38,7 +38,7 @@ def call_of(visit: Visit, function: Function) -> tuple[FunctionCall, Scope]:
     attributes = {attribute.name: attribute for attribute in function.attribute_proto}
     attributes |= {a.name: a for a in visit.node.attribute if not a.ref_attr_name}
     # Drop the pieces: with them, every call of a function would be a new one.
-    inputs = tuple(replace(v, pieces=frozenset()) if v.pieces else v for v in visit.inputs)
+    inputs = tuple(replace(v, origins=frozenset()) if v.origins else v for v in visit.inputs)
     scope = replace(
         visit.scope,
         attributes=None if visit.node.has_references else attributes,

@@ -10,7 +10,7 @@ from dmlsplit.models.onnx.folding import never_runs
 from dmlsplit.models.onnx.protobuf import Graph, Tensor, ValueInfo, shown_name
 from dmlsplit.models.onnx.reader import Span
 from dmlsplit.models.onnx.scope import Scope, Visit
-from dmlsplit.models.onnx.values import Call, Value
+from dmlsplit.models.onnx.values import InferenceContext, Value
 from dmlsplit.models.site import Cause
 
 # Since this IR version, an initializer of an input is only the input's default.
@@ -26,12 +26,12 @@ class Body(NamedTuple):
     runs: bool
 
 
-def bodies(visit: Visit, call: Call) -> Iterator[Body]:
+def bodies(visit: Visit, context: InferenceContext) -> Iterator[Body]:
     """The graphs in a node."""
     spans = {a.name: a.bodies for a in visit.node.attribute if a.bodies}
     label = visit.claim_label() if spans else ""
     for attribute, graphs in spans.items():
-        why = never_runs(call, attribute)
+        why = never_runs(context, attribute)
         if why is not None:
             why = f"it is in the {attribute} of {visit.description}, whose {why}"
         for position, span in enumerate(graphs):

@@ -12,7 +12,7 @@ from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import DIMENSION_COUNT_MAX
 from dmlsplit.geometry import ceil_div
 from dmlsplit.messages import shown
-from dmlsplit.models.lowering import MAX_OUTPUTS, Lowering, checked_shape, split_descriptor
+from dmlsplit.models.lowering import MAX_SPLIT_OUTPUTS, Lowering, checked_shape, split_descriptor
 from dmlsplit.models.onnx.arguments import Arguments, check_types, refuse
 from dmlsplit.models.onnx.operators import CARRIERS, ElementType, OperatorVersion
 from dmlsplit.models.onnx.portability import piece_warnings
@@ -57,10 +57,17 @@ def lower(arguments: Arguments, data_type: ElementType, shape: Sequence[int]) ->
     check_types(arguments.operator, data_type, arguments.split_type)
     dims = checked_shape(shape)
     axis = axis_from_front(arguments.axis, len(dims), arguments.operator)
-    sizes = _output_sizes(arguments, dims[axis])
-    descriptor = descriptor_of(data_type, dims, axis, sizes)
+    return lower_checked(arguments, data_type, dims, axis)
+
+
+def lower_checked(
+    arguments: Arguments, data_type: ElementType, shape: tuple[int, ...], axis: int
+) -> Lowering:
+    """The lowering of a split whose data type, shape and axis, from the front, are checked."""
+    sizes = _output_sizes(arguments, shape[axis])
+    descriptor = descriptor_of(data_type, shape, axis, sizes)
     return Lowering(
-        dims,
+        shape,
         axis,
         sizes,
         descriptor,
@@ -73,16 +80,16 @@ def descriptor_of(
     data_type: ElementType, shape: tuple[int, ...], axis: int, sizes: tuple[int, ...]
 ) -> SplitOperatorDesc | None:
     """The descriptor of a split, as in `Lowering`."""
-    carrier, lanes = CARRIERS.get(data_type, (None, 1))
+    carrier = CARRIERS.get(data_type)
     if carrier is None:
         return None
-    if lanes > 1:
-        shape = (*shape, lanes)
+    shape = (*shape, *carrier.lane_dimensions)
     if len(shape) > DIMENSION_COUNT_MAX:
         # No descriptor has so many, at any level, so a runtime has to merge some. In a packed
         # tensor, the dimensions on each side of the axis are contiguous.
-        shape, axis = (prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])), 1
-    return split_descriptor(carrier, shape, axis, sizes)
+        shape = (prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :]))
+        axis = 1
+    return split_descriptor(carrier.data_type, shape, axis, sizes)
 
 
 def output_count(arguments: Arguments, axis_size: int) -> int:
@@ -96,10 +103,17 @@ def output_count(arguments: Arguments, axis_size: int) -> int:
 
 def _output_sizes(arguments: Arguments, axis_size: int) -> tuple[int, ...]:
     """The size of each output along an axis; arguments that do not fit its size are refused."""
-    operator, split = arguments.operator, arguments.split
+    operator = arguments.operator
+    split = arguments.split
     count = output_count(arguments, axis_size)
-    if count > MAX_OUTPUTS:
-        refuse(operator, f"there are {count} pieces", f"at most {MAX_OUTPUTS} are supported")
+    if count > MAX_SPLIT_OUTPUTS:
+        allowed = f"at most {MAX_SPLIT_OUTPUTS:,} are supported"
+        refuse(
+            operator,
+            f"there are {count:,} pieces",
+            allowed,
+            "use a larger chunk size, or fewer outputs",
+        )
     if isinstance(split, tuple):
         if sum(split) != axis_size:
             problem = f"split is {shown(split)}, which adds up to {sum(split)}"

@@ -6,27 +6,27 @@ from itertools import chain
 from math import lcm
 
 from dmlsplit.directml.tensor import UINT_MAX
-from dmlsplit.models.onnx.values import Call
+from dmlsplit.models.onnx.values import InferenceContext
 from dmlsplit.models.site import Cause, SplitSite, Unknown
 
 
 def missing_sizes(
-    cause: Cause, call: Call, axis: int | None, axis_size: int, *, in_function: bool
+    cause: Cause, context: InferenceContext, axis: int | None, axis_size: int, *, in_function: bool
 ) -> Iterator[tuple[str, int]]:
     """The sizes that would make one split known, as `dimension_name` calls them.
 
     `axis_size` suits its axis. In a function, names of values are not unique.
     """
     if cause is Cause.LENGTHS and not in_function:
-        yield from ((name, axis_size) for name in sorted(call.inputs[1].sizes))
+        yield from ((name, axis_size) for name in sorted(context.inputs[1].sizes))
     if cause not in (Cause.DYNAMIC, Cause.UNTRACKED, Cause.TYPE):
         return
-    shape = call.inputs[0].shape or ()
+    shape = context.inputs[0].shape or ()
     axis_name = None if axis is None else shape[axis]
     for index, size in enumerate(shape):
         if not isinstance(size, int):
             is_axis = index == axis or (size is not None and size == axis_name)
-            name = f"{call.node.input[0]}.{index}" if size is None else size
+            name = f"{context.node.input[0]}.{index}" if size is None else size
             yield name, axis_size if is_axis else 1
 
 

@@ -13,6 +13,7 @@ from dmlsplit.models.onnx.reader import LimitError, Reader, Span, WireError
 from dmlsplit.models.onnx.walk import Walk
 from dmlsplit.models.site import NodePath, OnnxModel, SplitSite
 
+# The most fields of protobuf messages that are read.
 MAX_FIELDS = 1_500_000
 
 

@@ -7,15 +7,15 @@ from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.messages import counted
 from dmlsplit.models.lowering import Lowering
 from dmlsplit.models.onnx.arguments import Arguments, Lengths, check_types, node_arguments, refuse
-from dmlsplit.models.onnx.lowering import lower, output_count
+from dmlsplit.models.onnx.lowering import lower_checked, output_count
 from dmlsplit.models.onnx.operators import ElementType, OperatorVersion, operator_version
 from dmlsplit.models.onnx.protobuf import Node, Shape, Tensor, shown_name
 from dmlsplit.models.onnx.reader import MAX_VALUES, LimitError, Reader, WireError
-from dmlsplit.models.onnx.values import UNKNOWN, Call, Value, elements
+from dmlsplit.models.onnx.values import UNKNOWN, InferenceContext, Value, elements
 from dmlsplit.models.site import Cause, UnknownSplitError
 
 # The most pieces of a node that a scan describes.
-MAX_PIECES = 32_768
+MAX_NODE_PIECES = 32_768
 
 
 class NodeFacts(NamedTuple):
@@ -32,7 +32,7 @@ class NodeFacts(NamedTuple):
     problem: InvalidArgumentError | UnknownSplitError | None
 
     @property
-    def pieces(self) -> tuple[int, ...] | None:
+    def sizes(self) -> tuple[int, ...] | None:
         """The sizes of the pieces along the axis; None if they are not known."""
         if self.lowering is not None:
             return self.lowering.sizes
@@ -40,17 +40,17 @@ class NodeFacts(NamedTuple):
         return split if isinstance(split, tuple) else None
 
 
-def node_facts(call: Call, opset: int | None) -> NodeFacts:
+def node_facts(context: InferenceContext, opset: int | None) -> NodeFacts:
     """The facts about a node; `opset` is None if the model imports no default domain."""
-    data, lengths = (*call.inputs, UNKNOWN, UNKNOWN)[:2]
+    data, lengths = (*context.inputs, UNKNOWN, UNKNOWN)[:2]
     operator = element_type = arguments = axis = lowering = problem = None
     try:
-        operator = _operator(call.node, opset)
+        operator = _operator(context.node, opset)
         check_types(operator, data.element_type, lengths.element_type)
         element_type = data.element_type
-        arguments = _arguments(operator, call)
+        arguments = _arguments(operator, context)
         axis = _axis(arguments, data)
-        lowering = _lowering(arguments, data, axis, call.reader)
+        lowering = _lowering(arguments, data, axis, context.reader)
         if element_type is None:
             raise UnknownSplitError("the input's data type is not known", Cause.TYPE)
     except (InvalidArgumentError, UnknownSplitError) as error:
@@ -65,9 +65,9 @@ def _operator(node: Node, opset: int | None) -> OperatorVersion:
     return operator_version(node.op_type, opset)
 
 
-def _arguments(operator: OperatorVersion, call: Call) -> Arguments:
+def _arguments(operator: OperatorVersion, context: InferenceContext) -> Arguments:
     """The node's attributes and its lengths, checked."""
-    node = call.node
+    node = context.node
     if not any(node.input[:1]):
         refuse(operator, "the node has no input", "it must have one")
     values = {}
@@ -86,8 +86,8 @@ def _arguments(operator: OperatorVersion, call: Call) -> Arguments:
             refuse(operator, f"attribute {key!r} has a value of another kind", allowed)
         values[key] = value
     lengths = [
-        _constant_lengths(operator, value, call.reader) if name else None
-        for name, value in zip(node.input[1:], call.inputs[1:], strict=True)
+        _constant_lengths(operator, value, context.reader) if name else None
+        for name, value in zip(node.input[1:], context.inputs[1:], strict=True)
     ]
     return node_arguments(operator, values, lengths, len(node.output))
 
@@ -104,7 +104,8 @@ def _constant_lengths(operator: OperatorVersion, value: Value, reader: Reader) -
     if isinstance(constant, Tensor) and constant.location is not None:
         raise UnknownSplitError("split is in external data, which is not opened", Cause.WEIGHTS)
     try:
-        numbers, shape = list(elements(reader, constant)), value.shape or ()
+        numbers = list(elements(reader, constant))
+        shape = value.shape or ()
     except LimitError as error:
         raise UnknownSplitError(f"split: {error}", Cause.COUNT) from None
     except WireError as error:
@@ -129,11 +130,14 @@ def _lowering(arguments: Arguments, data: Value, axis: int, reader: Reader) -> L
     if isinstance(arguments.split, Lengths):
         raise UnknownSplitError(f"split is dynamic: it is {arguments.split.value}", Cause.LENGTHS)
     if not isinstance(dimension, int):
-        raise data.gap_error(dynamic_dimensions(shape, axis))
+        raise data.gap_error(f"dimension {axis}, the axis, is dynamic{_in_brackets(dimension)}")
     count = output_count(arguments, dimension)
-    if count > MAX_PIECES:
-        what = f"it makes {counted(count, 'piece')}; a scan describes at most {MAX_PIECES:,}"
-        raise UnknownSplitError(f"{what} of a node", Cause.COUNT)
+    if count > MAX_NODE_PIECES:
+        text = (
+            f"it makes {counted(count, 'piece')}; a scan describes at most {MAX_NODE_PIECES:,} of "
+            "a node"
+        )
+        raise UnknownSplitError(text, Cause.COUNT)
     if arguments.operator.makes_sequence:
         # A small file can ask for any number of pieces of a sequence, but not for any number of
         # outputs, which it must name.
@@ -143,15 +147,19 @@ def _lowering(arguments: Arguments, data: Value, axis: int, reader: Reader) -> L
             raise UnknownSplitError(
                 f"with its pieces, the model has {error}", Cause.COUNT
             ) from None
-    smallest = [size if isinstance(size, int) else 1 for size in shape]
-    return lower(arguments, data.element_type or ElementType.FLOAT, smallest)
+    smallest = tuple(size if isinstance(size, int) else 1 for size in shape)
+    return lower_checked(arguments, data.element_type or ElementType.FLOAT, smallest, axis)
 
 
-def dynamic_dimensions(shape: Shape, *only: int) -> str:
-    """The dynamic dimensions, or `only` the axis, with their names, for a message."""
+def dynamic_dimensions(shape: Shape) -> str:
+    """The dynamic dimensions with their names, for a message."""
     return ", ".join(
-        f"dimension {index}{', the axis,' * bool(only)} is dynamic"
-        + ("" if size is None else f" ({shown_name(size)})")
+        f"dimension {index} is dynamic{_in_brackets(size)}"
         for index, size in enumerate(shape)
-        if not isinstance(size, int) and (index in only or not only)
+        if not isinstance(size, int)
     )
+
+
+def _in_brackets(name: str | None) -> str:
+    """The name of a dynamic size after its dimension; nothing without one."""
+    return "" if name is None else f" ({shown_name(name)})"

@@ -13,17 +13,21 @@ from dmlsplit.models.onnx.missing_sizes import missing_sizes
 from dmlsplit.models.onnx.node_facts import NodeFacts, dynamic_dimensions, node_facts
 from dmlsplit.models.onnx.operators import CARRIERS, ElementType
 from dmlsplit.models.onnx.portability import DISPUTED_AXIS, axis_warnings, node_warnings
-from dmlsplit.models.onnx.values import UNKNOWN, Call, Value
+from dmlsplit.models.onnx.values import UNKNOWN, InferenceContext, Value
 from dmlsplit.models.site import Cause, Invalid, Size, SplitSite, State, Unknown
+
+# The number of dimensions of the descriptor for an input of unknown rank: every level accepts it.
+_ASSUMED_RANK = 4
 
 
 def complete_site(
-    blank: SplitSite, call: Call, opset: int | None
+    blank: SplitSite, context: InferenceContext, opset: int | None
 ) -> tuple[SplitSite, tuple[Value, ...]]:
     """The completed site of a node, and what is known about its outputs; for `node_facts`."""
-    data, facts = next(iter(call.inputs), UNKNOWN), node_facts(call, opset)
+    data = next(iter(context.inputs), UNKNOWN)
+    facts = node_facts(context, opset)
     operator, element_type, arguments, axis, lowering, _ = facts
-    state = _state(facts, data, call, in_function=blank.is_in_function)
+    state = _state(facts, data, context, in_function=blank.is_in_function)
     if operator is None:
         return replace(blank, state=state), ()
     is_valid = not isinstance(state, Invalid)
@@ -31,24 +35,25 @@ def complete_site(
         blank,
         operator=str(operator),
         state=state,
-        warnings=tuple(_warnings(facts, data, call)),
+        warnings=tuple(_warnings(facts, data, context)),
         element_type=element_type.name if element_type else None,
         shape=data.shape,
         axis=axis,
-        input_name=call.node.input[0] if is_valid else "",
+        input_name=context.node.input[0] if is_valid else "",
         sized_by=arguments.sized_by if arguments else "",
         opset=opset or 0,
         keeps_axis=arguments.keeps_axis if arguments else True,
     )
     if not is_valid or arguments is None or axis is None:
         return site, ()
-    sizes = lowering.sizes if lowering else (None,) * len(call.node.output)
+    sizes = lowering.sizes if lowering else (None,) * len(context.node.output)
     return site, _output_values(arguments, data, axis, sizes)
 
 
-def _state(facts: NodeFacts, data: Value, call: Call, *, in_function: bool) -> State:
+def _state(facts: NodeFacts, data: Value, context: InferenceContext, *, in_function: bool) -> State:
     """What the file says about the split; `in_function` is as in `missing_sizes`."""
-    problem, lowering = facts.problem, facts.lowering
+    problem = facts.problem
+    lowering = facts.lowering
     if isinstance(problem, InvalidArgumentError):
         # ONNX's shape inference, which the loader calls, checks all but the sizes that num_outputs
         # gives.
@@ -59,21 +64,23 @@ def _state(facts: NodeFacts, data: Value, call: Call, *, in_function: bool) -> S
         assert lowering
         return lowered_state(lowering)
     reason = problem or data.gap_error(dynamic_dimensions(data.shape or ()))
-    axis_size = sum(facts.pieces or ()) or len(call.node.output)
-    missing = missing_sizes(reason.cause, call, facts.axis, axis_size, in_function=in_function)
+    axis_size = sum(facts.sizes or ()) or len(context.node.output)
+    missing = missing_sizes(reason.cause, context, facts.axis, axis_size, in_function=in_function)
     if problem is None:
         assert lowering
         return lowered_state(lowering, reason, tuple(missing))
     smallest = _smallest_descriptor(data, facts.axis, axis_size)
-    return Unknown(str(reason), reason.cause, smallest, facts.pieces, tuple(missing))
+    return Unknown(str(reason), reason.cause, smallest, facts.sizes, tuple(missing))
 
 
-def _warnings(facts: NodeFacts, data: Value, call: Call) -> Iterator[str]:
+def _warnings(facts: NodeFacts, data: Value, context: InferenceContext) -> Iterator[str]:
     """The warnings about the node, as far as its facts go."""
-    arguments, axis, lowering = facts.arguments, facts.axis, facts.lowering
+    arguments = facts.arguments
+    axis = facts.axis
+    lowering = facts.lowering
     if arguments is not None:
         yield from arguments.assumed
-        yield from node_warnings(call.node, arguments)
+        yield from node_warnings(context.node, arguments)
         if axis is not None:
             yield from axis_warnings(arguments, (data.shape or ())[axis])
     if lowering is not None and facts.problem is None:
@@ -85,8 +92,10 @@ def _warnings(facts: NodeFacts, data: Value, call: Call) -> Iterator[str]:
 def _smallest_descriptor(data: Value, axis: int | None, axis_size: int) -> SplitOperatorDesc | None:
     """`Unknown.smallest_descriptor`. A dynamic axis gets `axis_size`."""
     element_type = data.element_type or ElementType.FLOAT
-    # Lanes add a dimension.
-    shape = data.shape or (1,) * (5 - CARRIERS.get(element_type, (None, 1))[1])
+    carrier = CARRIERS.get(element_type)
+    if carrier is None:
+        return None
+    shape = data.shape or (1,) * (_ASSUMED_RANK - len(carrier.lane_dimensions))
     sizes = [
         size if isinstance(size, int) else axis_size if index == axis else 1
         for index, size in enumerate(shape)

@@ -5,6 +5,7 @@ Source: the operator schemas of ONNX, `Split` and `SplitToSequence`.
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from dmlsplit.checks import integer_argument
 from dmlsplit.directml.tensor import NUMPY_TYPES, TensorDataType
@@ -74,20 +75,38 @@ class ElementType(IntEnum):
         return next((cls[n] for n in names if n in cls.__members__), cls.UNDEFINED)
 
 
-# The DirectML type that carries an element, and its lanes: how many make up one element. Types that
-# DirectML lacks travel as the unsigned type of the same size.
-CARRIERS: dict[ElementType, tuple[TensorDataType, int]] = {
-    ElementType.FLOAT: (TensorDataType.FLOAT32, 1),
-    ElementType.DOUBLE: (TensorDataType.FLOAT64, 1),
-    ElementType.BFLOAT16: (TensorDataType.UINT16, 1),
-    ElementType.BOOL: (TensorDataType.UINT8, 1),
-    ElementType.COMPLEX64: (TensorDataType.UINT64, 1),
-    ElementType.COMPLEX128: (TensorDataType.UINT64, 2),
+class Carrier(NamedTuple):
+    """The DirectML type that carries an element, and its lanes: how many make up one element."""
+
+    data_type: TensorDataType
+    lanes: int = 1
+
+    @property
+    def lane_dimensions(self) -> tuple[int, ...]:
+        """The dimensions that lanes add to the shape of a tensor."""
+        return (self.lanes,) if self.lanes > 1 else ()
+
+
+# Types that DirectML lacks travel as the unsigned type of the same size; strings do not travel.
+CARRIERS = {
+    ElementType.FLOAT: Carrier(TensorDataType.FLOAT32),
+    ElementType.DOUBLE: Carrier(TensorDataType.FLOAT64),
+    ElementType.BFLOAT16: Carrier(TensorDataType.UINT16),
+    ElementType.BOOL: Carrier(TensorDataType.UINT8),
+    ElementType.COMPLEX64: Carrier(TensorDataType.UINT64),
+    ElementType.COMPLEX128: Carrier(TensorDataType.UINT64, lanes=2),
 } | {
-    ElementType[carrier.name]: (carrier, 1)
-    for carrier in NUMPY_TYPES
-    if carrier.name in ElementType.__members__
+    ElementType[data_type.name]: Carrier(data_type)
+    for data_type in NUMPY_TYPES
+    if data_type.name in ElementType.__members__
 }
+
+
+def element_bytes(name: str | None) -> int | None:
+    """The bytes of an element of this type, which is FLOAT if unknown; None for strings."""
+    carrier = CARRIERS.get(ElementType[name or "FLOAT"])
+    return carrier and carrier.data_type.bits * carrier.lanes // 8
+
 
 _FLOATS = frozenset({ElementType.FLOAT, ElementType.DOUBLE, ElementType.FLOAT16})
 _ALL = frozenset(CARRIERS) | {ElementType.STRING}

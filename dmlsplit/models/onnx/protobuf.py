@@ -17,12 +17,14 @@ from dmlsplit.models.onnx.reader import (
 )
 from dmlsplit.models.site import Size
 
+# The most dimensions of a value.
 MAX_RANK = 64
 
 Shape = tuple[Size, ...]
 
 # AttributeProto.AttributeType.
-_INT, _INTS = 2, 7
+_INT = 2  # one integer
+_INTS = 7  # a list of integers
 
 
 def domain(name: str) -> str:

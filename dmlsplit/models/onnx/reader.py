@@ -13,15 +13,21 @@ from functools import cache
 from mmap import mmap
 from typing import Any, NamedTuple, TypeVar
 
-VARINT, I64, LEN, I32 = 0, 1, 2, 5
+# Wire types.
+VARINT = 0  # an integer in as many bytes as it needs
+I64 = 1  # 8 bytes
+LEN = 2  # a length, and as many bytes
+I32 = 5  # 4 bytes
 _FIXED_BYTES = {I64: 8, I32: 4}
 _VARINT_BYTES = 10
 MAX_NAME_BYTES = 16_384
 # Numbers of a repeated field; one more is read, so that an excess shows.
 MAX_VALUES = 65_536
-# Elements of constants that are computed, and of their inputs, and tensors of sequences: of a small
-# file, for each of its bytes, and at most. So a scan takes time and memory as the file is long.
-MIN_COMPUTED, COMPUTED_PER_BYTE, MAX_COMPUTED = 65_536, 8, 262_144
+# Elements of constants that are computed, and of their inputs, and tensors of sequences. With these
+# limits, a scan takes time and memory as the file is long.
+MIN_COMPUTED = 65_536  # of a small file
+COMPUTED_PER_BYTE = 8  # for each byte of a larger one
+MAX_COMPUTED = 262_144  # of any file
 MAX_STRING_BYTES = 1_024  # of an attribute; more is cut off
 
 
@@ -122,6 +128,7 @@ class Reader:
         return self._data[span.start : span.end]
 
     def _value(self, value_type: _Type, payload: Span) -> Any:
+        """The value of a field of this type, whose bytes are at `payload`."""
         if value_type is int:
             return _signed(self._varint(*payload)[0])
         if value_type is Span:
@@ -148,7 +155,8 @@ class Reader:
             position += 1
             if key >= 0x80:  # Fast path: most keys are one byte.
                 key, position = self._varint(start, end)
-            number, wire_type = key >> 3, key & 7
+            number = key >> 3
+            wire_type = key & 7
             if not 0 < number < 2**29:
                 raise WireError(f"byte {start}: field number {number} does not exist")
             begin = position
@@ -179,8 +187,8 @@ class Reader:
             value |= (byte & 0x7F) << (7 * index)
             if byte < 0x80:
                 return value & 0xFFFF_FFFF_FFFF_FFFF, position + index + 1
-        what = "is cut off" if len(chunk) < _VARINT_BYTES else "has more than 10 bytes"
-        raise WireError(f"byte {position}: a number {what}")
+        problem = "is cut off" if len(chunk) < _VARINT_BYTES else "has more than 10 bytes"
+        raise WireError(f"byte {position}: a number {problem}")
 
 
 def _signed(value: int) -> int:

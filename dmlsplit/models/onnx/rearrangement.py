@@ -5,7 +5,7 @@ from math import prod
 
 from dmlsplit.checks import axis_from_front
 from dmlsplit.models.onnx.protobuf import Shape
-from dmlsplit.models.onnx.values import Call
+from dmlsplit.models.onnx.values import InferenceContext
 from dmlsplit.models.site import Size
 
 
@@ -20,10 +20,11 @@ def divide_size(size: Size, divisor: int) -> Size:
     return size // divisor if isinstance(size, int) else None
 
 
-def _reshape(call: Call) -> Shape:
-    shape = call.sizes("shape")
-    before = call.shape(0) if 0 in shape or -1 in shape else ()
-    keeps_zero = call.int_attribute("allowzero", 0) == 1
+def _reshape(context: InferenceContext) -> Shape:
+    """After Reshape: 0 stands for a size of the input, and -1 for what is left."""
+    shape = context.sizes("shape")
+    before = context.shape(0) if 0 in shape or -1 in shape else ()
+    keeps_zero = context.int_attribute("allowzero", 0) == 1
     sizes = [before[i] if n == 0 and not keeps_zero else n for i, n in enumerate(shape)]
     if -1 in sizes:
         sizes[sizes.index(-1)] = _inferred_size(list(before), [n for n in sizes if n != -1])
@@ -36,7 +37,8 @@ def _inferred_size(before: list[Size], after: list[Size]) -> Size:
         if isinstance(size, str) and size in before:
             before.remove(size)
             after.remove(size)
-    total, parts = combine_sizes(prod, before), combine_sizes(prod, after)
+    total = combine_sizes(prod, before)
+    parts = combine_sizes(prod, after)
     if not isinstance(total, int) or not isinstance(parts, int):
         return None
     size, rest = divmod(total, parts)
@@ -45,53 +47,56 @@ def _inferred_size(before: list[Size], after: list[Size]) -> Size:
     return size
 
 
-def _transpose(call: Call) -> Shape:
-    shape = call.shape(0)
-    order = call.int_attribute("perm", tuple(reversed(range(len(shape)))))
+def _transpose(context: InferenceContext) -> Shape:
+    shape = context.shape(0)
+    order = context.int_attribute("perm", tuple(reversed(range(len(shape)))))
     if sorted(order) != list(range(len(shape))):
         raise ValueError("perm")
     return tuple(shape[i] for i in order)
 
 
-def _flatten(call: Call) -> Shape:
-    shape, axis = call.shape(0), call.int_attribute("axis", 1)
+def _flatten(context: InferenceContext) -> Shape:
+    shape = context.shape(0)
+    axis = context.int_attribute("axis", 1)
     if not -len(shape) <= axis <= len(shape):
         raise ValueError("axis")
     return combine_sizes(prod, shape[:axis]), combine_sizes(prod, shape[axis:])
 
 
-def _unsqueeze(call: Call) -> Shape:
-    axes, shape = call.integers("axes"), list(call.shape(0))
+def _unsqueeze(context: InferenceContext) -> Shape:
+    axes = context.integers("axes")
+    shape = list(context.shape(0))
     rank = len(shape) + len(axes)
     for axis in sorted(axis_from_front(axis, rank) for axis in axes):
         shape.insert(axis, 1)
     return tuple(shape)
 
 
-def _squeeze(call: Call) -> Shape:
-    shape = call.shape(0)
-    if not call.has_axes(1) and not call.inputs[0].is_static:
+def _squeeze(context: InferenceContext) -> Shape:
+    shape = context.shape(0)
+    if not context.has_axes(1) and not context.inputs[0].is_static:
         raise ValueError("a dynamic size may be 1")
-    axes = call.axes(1, [axis for axis, size in enumerate(shape) if size == 1])
+    axes = context.axes(1, [axis for axis, size in enumerate(shape) if size == 1])
     return tuple(size for axis, size in enumerate(shape) if axis not in axes)
 
 
-def _concat(call: Call) -> Shape:
-    first, *_ = shapes = call.shapes
-    axis = axis_from_front(call.int_attribute("axis", 0), len(first))
+def _concat(context: InferenceContext) -> Shape:
+    first, *_ = shapes = context.shapes
+    axis = axis_from_front(context.int_attribute("axis", 0), len(first))
     total = combine_sizes(sum, [shape[axis] for shape in shapes])
     return (*first[:axis], total, *first[axis + 1 :])
 
 
-def _slice(call: Call) -> Shape:
-    sizes = list(call.shape(0))
+def _slice(context: InferenceContext) -> Shape:
+    """After Slice; computed bounds leave the sizes of its axes unknown."""
+    sizes = list(context.shape(0))
     try:
-        parts = list(call.slices())
+        parts = list(context.slices())
     except ValueError:  # only the axes are known
-        (count,) = call.shape(1)
+        (count,) = context.shape(1)
         if not isinstance(count, int):
             raise
-        for axis in call.axes(3, range(count)):
+        for axis in context.axes(3, range(count)):
             sizes[axis] = None
         return tuple(sizes)
     for axis, part in parts:
@@ -100,30 +105,35 @@ def _slice(call: Call) -> Shape:
     return tuple(sizes)
 
 
-def _pad(call: Call) -> Shape:
-    sizes, pads = list(call.shape(0)), call.sizes("pads")
-    axes = call.axes(3, range(len(sizes)))
+def _pad(context: InferenceContext) -> Shape:
+    """After Pad; negative pads cut."""
+    sizes = list(context.shape(0))
+    pads = context.sizes("pads")
+    axes = context.axes(3, range(len(sizes)))
     for axis, low, high in zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True):
         if low != 0 or high != 0:  # else a dynamic size keeps its name
             sizes[axis] = combine_sizes(sum, [sizes[axis], low, high])
     return tuple(sizes)
 
 
-def _gather(call: Call) -> Shape:
-    shape, indices = call.shape(0), call.shape(1)
-    axis = axis_from_front(call.int_attribute("axis", 0), len(shape))
+def _gather(context: InferenceContext) -> Shape:
+    shape = context.shape(0)
+    indices = context.shape(1)
+    axis = axis_from_front(context.int_attribute("axis", 0), len(shape))
     return (*shape[:axis], *indices, *shape[axis + 1 :])
 
 
-def _gather_nd(call: Call) -> Shape:
-    (*indices, depth), batch = call.shape(1), call.int_attribute("batch_dims", 0)
+def _gather_nd(context: InferenceContext) -> Shape:
+    *indices, depth = context.shape(1)
+    batch = context.int_attribute("batch_dims", 0)
     if not isinstance(depth, int):
         raise ValueError("dynamic rank")
-    return (*indices, *call.shape(0)[batch + depth :])
+    return (*indices, *context.shape(0)[batch + depth :])
 
 
-def _depth_to_space(call: Call) -> Shape:
-    (batch, depth, *spatial), block = call.shape(0), call.int_attribute("blocksize", 0)
+def _depth_to_space(context: InferenceContext) -> Shape:
+    batch, depth, *spatial = context.shape(0)
+    block = context.int_attribute("blocksize", 0)
     return (
         batch,
         divide_size(depth, block**2),
@@ -131,8 +141,9 @@ def _depth_to_space(call: Call) -> Shape:
     )
 
 
-def _space_to_depth(call: Call) -> Shape:
-    (batch, depth, *spatial), block = call.shape(0), call.int_attribute("blocksize", 0)
+def _space_to_depth(context: InferenceContext) -> Shape:
+    batch, depth, *spatial = context.shape(0)
+    block = context.int_attribute("blocksize", 0)
     return (
         batch,
         combine_sizes(prod, [depth, block**2]),
@@ -140,17 +151,17 @@ def _space_to_depth(call: Call) -> Shape:
     )
 
 
-def _tile(call: Call) -> Shape:
-    pairs = zip(call.shape(0), call.sizes("repeats"), strict=True)
+def _tile(context: InferenceContext) -> Shape:
+    pairs = zip(context.shape(0), context.sizes("repeats"), strict=True)
     return tuple(combine_sizes(prod, pair) for pair in pairs)
 
 
-RULES: dict[str, Callable[[Call], Shape]] = {
+RULES: dict[str, Callable[[InferenceContext], Shape]] = {
     "Concat": _concat,
     "DepthToSpace": _depth_to_space,
     "Flatten": _flatten,
     "Gather": _gather,
-    "GatherElements": lambda call: call.shape(1),
+    "GatherElements": lambda context: context.shape(1),
     "GatherND": _gather_nd,
     "Pad": _pad,
     "Reshape": _reshape,

@@ -14,7 +14,7 @@ from dmlsplit.models.onnx.shapes import ELEMENT_WISE
 from dmlsplit.models.onnx.values import Piece, Pieces
 
 # Values that derive from more pieces are not followed any further.
-_MAX_PIECES = 64
+_MAX_ORIGINS = 64
 # Operators that pass on the elements of the first input in the same order (Dropout in inference),
 # with another shape or type.
 _PASSED_ON = {"BitCast", "CastLike", "Dropout", "Flatten", "Reshape", "Squeeze", "Unsqueeze"}
@@ -40,7 +40,7 @@ def derived_pieces(node: Node, inputs: Sequence[Pieces]) -> tuple[Pieces, Set[in
     if not node.domain and node.op_type == "Mul" and (splits := gated_splits(inputs)):
         return nothing[0], splits
     derived = frozenset[Piece]().union(*inputs)
-    if len(derived) > _MAX_PIECES:
+    if len(derived) > _MAX_ORIGINS:
         return nothing
     if is_fused or node.op_type in _ACTIVATIONS:
         derived = frozenset(piece._replace(is_activated=True) for piece in derived)

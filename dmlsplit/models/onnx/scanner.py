@@ -92,8 +92,8 @@ def _mapped(name: str) -> Iterator[mmap.mmap]:
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or not status.st_size:
-            what = "is empty" if stat.S_ISREG(status.st_mode) else "is not a regular file"
-            raise InvalidArgumentError(f"{what}; it must be an ONNX model")
+            problem = "is empty" if stat.S_ISREG(status.st_mode) else "is not a regular file"
+            raise InvalidArgumentError(f"{problem}; it must be an ONNX model")
         with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as data:
             yield data
     finally:

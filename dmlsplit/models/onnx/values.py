@@ -47,7 +47,7 @@ class Value:
     constant: Constant | None = None  # None if the elements are not constant
     gap: Gap | None = None  # None if its shape is known, or derives from dynamic inputs
     # Where it comes from.
-    pieces: Pieces = frozenset()  # it derives from these element by element
+    origins: Pieces = frozenset()  # the pieces from which it derives element by element
     is_folded: bool = False  # ONNX Runtime computes it when it loads the model
     is_shape: bool = False  # it is a shape, or computed from shapes, which stay on the CPU
     maker: str = field(default="", compare=False)  # the operator, if it is one of NEIGHBOURS
@@ -121,8 +121,11 @@ def agreement(left: Value, right: Value) -> Value:
     return Value(data_type, shape, gap=left.gap or right.gap)
 
 
-class Call(NamedTuple):
-    """A node and its inputs. Its methods raise ValueError or IndexError if something is missing."""
+class InferenceContext(NamedTuple):
+    """A node and what is known about its inputs, as in ONNX's C++ API.
+
+    Its methods raise ValueError or IndexError if something is missing.
+    """
 
     node: Node
     inputs: Sequence[Value]
@@ -216,7 +219,8 @@ class Call(NamedTuple):
 
     def slices(self) -> Iterator[tuple[int, slice]]:
         """The axes that a Slice cuts, counted from the front, with their slices."""
-        starts, ends = self.integers("starts"), self.integers("ends", 2)
+        starts = self.integers("starts")
+        ends = self.integers("ends", 2)
         axes = self.axes(3, range(len(starts)))
         steps = self.integers("steps", 4) if any(self.node.input[4:5]) else [1] * len(starts)
         for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):

@@ -22,15 +22,16 @@ from dmlsplit.models.onnx.functions import (
 from dmlsplit.models.onnx.graphs import bodies, graph_scope, overridable_inputs
 from dmlsplit.models.onnx.missing_sizes import unified
 from dmlsplit.models.onnx.nodes import complete_site
-from dmlsplit.models.onnx.piece_uses import NEIGHBOURS, PieceUses
+from dmlsplit.models.onnx.piece_uses import PieceUses, is_neighbour, piece_values
 from dmlsplit.models.onnx.protobuf import Function, Graph, Model, Node
 from dmlsplit.models.onnx.reader import LimitError, Reader
+from dmlsplit.models.onnx.recombination import derived_pieces
 from dmlsplit.models.onnx.scope import Scope, Visit
 from dmlsplit.models.onnx.shapes import infer_outputs
-from dmlsplit.models.onnx.values import UNKNOWN, Call, Value, agreement
+from dmlsplit.models.onnx.values import UNKNOWN, InferenceContext, Piece, Value, agreement
 from dmlsplit.models.site import Invalid, OnnxModel, Size, SplitSite
 
-# Levels of nested bodies and functions; real models stay below 20.
+# The most levels of nested bodies and functions; real models stay below 20.
 MAX_DEPTH = 64
 
 
@@ -78,7 +79,7 @@ class Walk:
         """Walk the main graph, then the functions that it does not call."""
         scope = Scope("", ChainMap(), Declarations({}), self._opsets, {})
         main = self._reader.read(Graph, self._model.graph[0])
-        self._dimensions.register(main.input)
+        plain_names = self._dimensions.register(main.input)
         self._visit_graph(main, scope, "")
         fault = next(iter(self.contradictions.faults), None)  # not of functions that are not called
         for function in uncalled(self._functions, self._results):
@@ -86,9 +87,10 @@ class Walk:
             self._visit_function(function, inputs, lone_scope(function, scope))
         sites = self._pieces.with_uses(self._sites)
         self.model = replace(self.model, fault=fault)
-        ir, opset = self.model.ir_version, self.model.opset
+        ir = self.model.ir_version
+        opset = self.model.opset
         sites = [replace(s, ir_version=ir, model_opset=opset, model_fault=fault) for s in sites]
-        return unified(sites, self._dimensions.options)
+        return unified(sites, plain_names)
 
     def _visit_graph(self, graph: Graph, outer: Scope, name: str) -> list[Value]:
         """The outputs of a graph, once all its nodes are visited."""
@@ -109,7 +111,7 @@ class Walk:
         """The outputs of a function, once all its nodes are visited."""
         scope = function_scope(function, inputs, outer, self._dimensions)
         results = self._visit_nodes(function, scope, function.output)
-        return [replace(value, pieces=frozenset(), sizes=frozenset()) for value in results]
+        return [replace(value, origins=frozenset(), sizes=frozenset()) for value in results]
 
     def _visit_nodes(
         self, body: Graph | Function, scope: Scope, names: Sequence[str]
@@ -129,34 +131,44 @@ class Walk:
 
     def _visit_node(self, visit: Visit) -> None:
         """Enter the outputs of a node into its scope, and add its site if it is a split."""
-        call = Call(visit.node, visit.inputs, self._reader)
-        results = self._results_of_bodies(visit, call)
-        self._pieces.note_takers(visit, call)
+        context = InferenceContext(visit.node, visit.inputs, self._reader)
+        results = self._results_of_bodies(visit, context)
+        self._pieces.note_takers(visit, context)
         if not visit.is_split:
-            self._enter_outputs(visit, self._infer_outputs(visit, call, results))
+            self._enter_outputs(visit, self._infer_outputs(visit, context, results))
             return
-        site, values = self._complete_site(visit, call)
-        outputs = self._enter_outputs(visit, self._as_pieces(visit, site, values))
+        site, values = self._complete_site(visit, context)
+        if not isinstance(site.state, Invalid):
+            number = len(self._sites)
+            if visit.node.op_type == "Split":
+                self._pieces.note_split(number, visit)
+            values = piece_values(number, visit.node, values)
+        outputs = self._enter_outputs(visit, values)
         remarks = [value.remark for value in outputs if value.remark]
         self._sites.append(replace(site, warnings=(*site.warnings, *remarks[:1])))
 
     def _enter_outputs(self, visit: Visit, results: Iterable[Value]) -> list[Value]:
         """Enter the named outputs of a node into its scope; there may be too few results."""
-        node, values = visit.node, visit.scope.values
-        pieces = self._pieces.derive_pieces(visit)
+        node = visit.node
+        values = visit.scope.values
+        origins = frozenset[Piece]()
+        if any(value.origins for value in visit.inputs):  # few nodes have any
+            origins, recombined = derived_pieces(node, [value.origins for value in visit.inputs])
+            self._pieces.note_neighbour(visit)
+            self._pieces.note_recombination(visit, recombined)
+        maker = node.op_type if is_neighbour(node) else ""
         inputs = [value for name, value in zip(node.input, visit.inputs, strict=True) if name]
         names = [name for name in node.output if name]
         for name, value in zip(node.output, chain(results, repeat(UNKNOWN)), strict=False):
             if name:
                 value = self.contradictions.checked(name, value, visit)
                 value = value.with_gap(inputs, visit.gap_after)
-                if node.op_type in NEIGHBOURS and not node.domain:
-                    value = replace(value, maker=node.op_type)
-                values[name] = replace(value, pieces=pieces) if pieces else value
+                value = replace(value, maker=maker) if maker else value
+                values[name] = replace(value, origins=origins) if origins else value
         return [values[name] for name in names]
 
     def _infer_outputs(
-        self, visit: Visit, call: Call, results: list[list[Value]]
+        self, visit: Visit, context: InferenceContext, results: list[list[Value]]
     ) -> Sequence[Value]:
         """What is known about a node's outputs, given the `results` of its bodies."""
         node = visit.node
@@ -167,12 +179,12 @@ class Walk:
             return ()
         if node.op_type == "If" and results:
             return [reduce(agreement, values) for values in zip(*results, strict=False)]
-        return [with_origin(value, call) for value in infer_outputs(call)]
+        return [with_origin(value, context) for value in infer_outputs(context)]
 
-    def _results_of_bodies(self, visit: Visit, call: Call) -> list[list[Value]]:
+    def _results_of_bodies(self, visit: Visit, context: InferenceContext) -> list[list[Value]]:
         """The outputs of each body of a node that may run."""
         results = []
-        for body in bodies(visit, call):
+        for body in bodies(visit, context):
             values = self._visit_graph(self._reader.read(Graph, body.span), body.outer, body.name)
             results += [values] if body.runs else []
         return results
@@ -185,33 +197,26 @@ class Walk:
             self._results[call] = self._visit_function(function, call.inputs, scope)
         return self._results[call]
 
-    def _complete_site(self, visit: Visit, call: Call) -> tuple[SplitSite, Sequence[Value]]:
+    def _complete_site(
+        self, visit: Visit, context: InferenceContext
+    ) -> tuple[SplitSite, Sequence[Value]]:
         """The site of a split, and what is known about its outputs.
 
         A split with frozen sizes is completed again at the one size that they fit.
         """
-        blank, opset = visit.site(self._file), visit.scope.opsets.get("")
-        site, values = complete_site(blank, call, opset)
-        frozen = frozen_axis(site, call, self._input_dimensions)
+        blank = visit.site(self._file)
+        opset = visit.scope.opsets.get("")
+        site, values = complete_site(blank, context, opset)
+        frozen = frozen_axis(site, context, self._input_dimensions)
         if frozen:
-            site, _ = complete_site(blank, at_size(call, *frozen), opset)
+            site, _ = complete_site(blank, at_size(context, *frozen), opset)
         return replace(
             site,
             frozen=frozen,
             warnings=(*site.warnings, *_split_warnings(visit, site)),
-            is_folded=is_folded(call),
-            is_shape=is_of_shapes(call),
+            is_folded=is_folded(context),
+            is_shape=is_of_shapes(context),
         ), values
-
-    def _as_pieces(self, visit: Visit, site: SplitSite, values: Sequence[Value]) -> Sequence[Value]:
-        """The outputs of the split whose site is the next one, as its pieces or its sequence."""
-        number = len(self._sites)
-        if isinstance(site.state, Invalid):
-            return values
-        if visit.node.op_type != "Split":
-            return [replace(value, sequence=number) for value in values or [UNKNOWN]]
-        makers = [value.maker for value in visit.inputs[:1] if value.maker]
-        return self._pieces.begin_split(number, visit.node.output, values, makers)
 
 
 def _split_warnings(visit: Visit, site: SplitSite) -> Iterator[str]:

@@ -9,47 +9,49 @@ from collections.abc import Callable, Sequence
 from dmlsplit.checks import axis_from_front
 from dmlsplit.geometry import ceil_div
 from dmlsplit.models.onnx.protobuf import Shape
-from dmlsplit.models.onnx.values import Call
+from dmlsplit.models.onnx.values import InferenceContext
 from dmlsplit.models.site import Size
 
 _Sizes = Sequence[Size]
 
 
-def _convolution(call: Call) -> Shape:
-    channels, _, *kernel = call.shape(3 if call.node.op_type == "QLinearConv" else 1)
-    batch, _, *spatial = call.shape(0)
-    return (batch, channels, *_windowed_sizes(call, spatial, kernel))
+def _convolution(context: InferenceContext) -> Shape:
+    """After a convolution, whose window is the kernel, an input."""
+    channels, _, *kernel = context.shape(3 if context.node.op_type == "QLinearConv" else 1)
+    batch, _, *spatial = context.shape(0)
+    return (batch, channels, *_windowed_sizes(context, spatial, kernel))
 
 
-def _pool(call: Call) -> Shape:
-    batch, channels, *spatial = call.shape(0)
-    if _has_same_padding(call) and (
-        call.int_attribute("ceil_mode", 0) or set(call.int_attribute("dilations", ())) - {1}
+def _pool(context: InferenceContext) -> Shape:
+    """After a pool, whose window is an attribute."""
+    batch, channels, *spatial = context.shape(0)
+    if _has_same_padding(context) and (
+        context.int_attribute("ceil_mode", 0) or set(context.int_attribute("dilations", ())) - {1}
     ):
         raise ValueError("implementations disagree")
     return (
         batch,
         channels,
-        *_windowed_sizes(call, spatial, call.int_attribute("kernel_shape", ())),
+        *_windowed_sizes(context, spatial, context.int_attribute("kernel_shape", ())),
     )
 
 
-def _has_same_padding(call: Call) -> bool:
+def _has_same_padding(context: InferenceContext) -> bool:
     """Whether auto_pad decides the padding, so that the output is size / stride, rounded up."""
-    return call.text("auto_pad").startswith("SAME") and "pads" not in call.node.attributes
+    return context.text("auto_pad").startswith("SAME") and "pads" not in context.node.attributes
 
 
-def _windowed_sizes(call: Call, spatial: _Sizes, kernel: _Sizes) -> Shape:
+def _windowed_sizes(context: InferenceContext, spatial: _Sizes, kernel: _Sizes) -> Shape:
     """The spatial sizes after a window of this kernel has slid over an input."""
     rank = len(spatial)
-    strides = call.int_attribute("strides", (1,) * rank)
-    if _has_same_padding(call):
+    strides = context.int_attribute("strides", (1,) * rank)
+    if _has_same_padding(context):
         pairs = zip(spatial, strides, strict=True)
         return tuple(ceil_div(n, stride) if isinstance(n, int) else None for n, stride in pairs)
-    dilations = call.int_attribute("dilations", (1,) * rank)
-    pads = call.int_attribute("pads", (0,) * (2 * rank))
+    dilations = context.int_attribute("dilations", (1,) * rank)
+    pads = context.int_attribute("pads", (0,) * (2 * rank))
     rows = zip(spatial, kernel, strides, dilations, pads[:rank], pads[rank:], strict=True)
-    rounds_up = call.int_attribute("ceil_mode", 0) == 1
+    rounds_up = context.int_attribute("ceil_mode", 0) == 1
     return tuple(_steps(*row, rounds_up=rounds_up) for row in rows)
 
 
@@ -67,18 +69,22 @@ def _steps(
     return steps if rounds_up and steps * stride >= size + low else steps + 1
 
 
-def _transposed_convolution(call: Call) -> Shape:
-    (batch, _, *spatial), (_, channels, *kernel) = call.shape(0), call.shape(1)
-    rank, is_same = len(spatial), _has_same_padding(call)
-    if call.node.attributes.keys() & {"output_shape", *["output_padding"] * is_same}:
+def _transposed_convolution(context: InferenceContext) -> Shape:
+    """After ConvTranspose, which undoes the shape of a convolution.
+
+    With SAME padding, a size is multiplied by its stride, unless the kernel reaches less far.
+    """
+    batch, _, *spatial = context.shape(0)
+    _, channels, *kernel = context.shape(1)
+    rank = len(spatial)
+    is_same = _has_same_padding(context)
+    disputed = {"output_shape", "output_padding"} if is_same else {"output_shape"}
+    if context.node.attributes.keys() & disputed:
         raise ValueError("implementations disagree")
-    pads, output_padding = (
-        call.int_attribute("pads", (0,) * 2 * rank),
-        call.int_attribute("output_padding", (0,) * rank),
-    )
-    strides, dilations = (
-        call.int_attribute(name, (1,) * rank) for name in ("strides", "dilations")
-    )
+    pads = context.int_attribute("pads", (0,) * 2 * rank)
+    output_padding = context.int_attribute("output_padding", (0,) * rank)
+    strides = context.int_attribute("strides", (1,) * rank)
+    dilations = context.int_attribute("dilations", (1,) * rank)
     sizes: list[Size] = []
     for axis, (size, window) in enumerate(zip(spatial, kernel, strict=True)):
         if not isinstance(size, int) or not isinstance(window, int):
@@ -89,32 +95,35 @@ def _transposed_convolution(call: Call) -> Shape:
         )
         same = min(size * strides[axis], full_size)
         sizes.append(same if is_same else full_size - pads[axis] - pads[axis + rank])
-    groups = call.int_attribute("group", 1)
+    groups = context.int_attribute("group", 1)
     return (batch, channels * groups if isinstance(channels, int) else None, *sizes)
 
 
-def _resize(call: Call) -> Shape:
-    sizes = list(call.shape(0))
-    axes = call.int_attribute("axes", tuple(range(len(sizes))))
-    resized = _target_sizes(call) if any(call.node.input[3:4]) else _scaled(call, sizes, axes)
+def _resize(context: InferenceContext) -> Shape:
+    """After Resize and Upsample, which are given sizes or scales."""
+    sizes = list(context.shape(0))
+    axes = context.int_attribute("axes", tuple(range(len(sizes))))
+    resized = (
+        _target_sizes(context) if any(context.node.input[3:4]) else _scaled(context, sizes, axes)
+    )
     for axis, size in zip(axes, resized, strict=True):
         sizes[axis_from_front(axis, len(sizes))] = size
     return tuple(sizes)
 
 
-def _target_sizes(call: Call) -> _Sizes:
+def _target_sizes(context: InferenceContext) -> _Sizes:
     """The sizes that Resize is given, unless they are only limits for its aspect ratio."""
-    if call.text("keep_aspect_ratio_policy") not in ("", "stretch"):
+    if context.text("keep_aspect_ratio_policy") not in ("", "stretch"):
         raise ValueError("rounding decides")
-    return call.sizes("", 3)
+    return context.sizes("", 3)
 
 
-def _scaled(call: Call, sizes: _Sizes, axes: Sequence[int]) -> _Sizes:
+def _scaled(context: InferenceContext, sizes: _Sizes, axes: Sequence[int]) -> _Sizes:
     """The sizes of these axes multiplied by the scales of Resize."""
-    scales = call.floats("scales") or call.items(1 if len(call.node.input) == 2 else 2)
+    scales = context.floats("scales") or context.items(1 if len(context.node.input) == 2 else 2)
     # Multiples of 1/64 round down the same in any precision; 5 * 2.6 is 12 or 13.
     exact = [scale for scale in scales if isinstance(scale, int | float) and scale * 64 % 1 == 0]
-    if len(exact) < len(scales) or call.text("coordinate_transformation_mode")[:7] == "tf_crop":
+    if len(exact) < len(scales) or context.text("coordinate_transformation_mode")[:7] == "tf_crop":
         raise ValueError("rounding decides")
     pairs = zip((sizes[axis] for axis in axes), exact, strict=True)
     return [
@@ -122,7 +131,7 @@ def _scaled(call: Call, sizes: _Sizes, axes: Sequence[int]) -> _Sizes:
     ]
 
 
-RULES: dict[str, Callable[[Call], Shape]] = {
+RULES: dict[str, Callable[[InferenceContext], Shape]] = {
     **dict.fromkeys(("Conv", "ConvInteger", "DeformConv", "QLinearConv"), _convolution),
     **dict.fromkeys(("AveragePool", "LpPool", "MaxPool"), _pool),
     **dict.fromkeys(("Resize", "Upsample"), _resize),

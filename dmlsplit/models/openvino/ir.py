@@ -24,8 +24,8 @@ MAX_FILE_BYTES = 128 << 20
 MAX_EVENTS = 3_000_000
 # Elements that are kept, which take memory.
 MAX_KEPT = 250_000
-MAX_DEPTH = 96
-MAX_RANK = 64
+MAX_DEPTH = 96  # of elements in elements
+MAX_RANK = 64  # of a value
 # Chunks are large, because expat before 2.6 reads the beginning of a long tag again with each one.
 _CHUNK_BYTES = 16 << 20
 _INT64_MAX = 2**63 - 1
@@ -58,9 +58,9 @@ class Port:
     dims: list[int | None]
     is_read: bool = True  # False if there are too many dimensions, which are left out
 
-    def known_dims(self, what: str) -> list[int | None]:
-        """The dimensions; an UnknownSplitError about `what` if there are too many."""
-        return self.dims if self.is_read else _refuse_rank(what)
+    def known_dims(self, name: str) -> list[int | None]:
+        """The dimensions; an UnknownSplitError about `name` if there are too many."""
+        return self.dims if self.is_read else _refuse_rank(name)
 
 
 class Layer(NamedTuple):
@@ -117,13 +117,13 @@ def read_ir(path: Path) -> Graph:
     return _graph(net, net.get("name", ""))
 
 
-def checked_integer(what: str, text: str, low: int, high: int = _INT64_MAX) -> int:
+def checked_integer(name: str, text: str, low: int, high: int = _INT64_MAX) -> int:
     """The value of a decimal number; an InvalidArgumentError refuses any that is out of bounds."""
     digits = text.strip(" \t\r\n")
     if _INTEGER.fullmatch(digits) and low <= int(digits) <= high:
         return int(digits)
     raise InvalidArgumentError(
-        f"{what} is {text[:40]!r}; it must be an integer from {low} to {high}"
+        f"{name} is {text[:40]!r}; it must be an integer from {low} to {high}"
     )
 
 
@@ -206,15 +206,15 @@ def _layer(element: ElementTree.Element, index: int) -> Layer:
     """A <layer>, which is the `index`th of its graph."""
     parts = {part.tag: part for part in element}
     return Layer(
-        index,
-        _required(element, "id"),
-        element.get("name", ""),
-        _required(element, "type"),
-        element.get("version", "opset1"),
-        parts["data"].attrib if "data" in parts else {},
-        [_port(port) for port in parts.get("input", ())],
-        [_port(port) for port in parts.get("output", ())],
-        [_graph(body, tag) for tag, body in parts.items() if tag in _BODIES],
+        position=index,
+        id=_required(element, "id"),
+        name=element.get("name", ""),
+        type=_required(element, "type"),
+        version=element.get("version", "opset1"),
+        data=parts["data"].attrib if "data" in parts else {},
+        inputs=[_port(port) for port in parts.get("input", ())],
+        outputs=[_port(port) for port in parts.get("output", ())],
+        bodies=[_graph(body, tag) for tag, body in parts.items() if tag in _BODIES],
     )
 
 
@@ -235,15 +235,16 @@ def _required(element: ElementTree.Element, name: str) -> str:
     return value
 
 
-def _refuse_rank(what: str) -> NoReturn:
+def _refuse_rank(name: str) -> NoReturn:
     """Raise an UnknownSplitError about a value of too many dimensions."""
-    text = f"{what} has more than {MAX_RANK} dimensions, the most that are read"
+    text = f"{name} has more than {MAX_RANK} dimensions, the most that are read"
     raise UnknownSplitError(text, Cause.LIMIT)
 
 
 def constant_shape(layer: Layer) -> tuple[int, ...]:
     """The shape of a Const, from its attribute or else from its output."""
-    text, name = layer.data.get("shape"), f"Const {layer.name[:80]!r}"
+    text = layer.data.get("shape")
+    name = f"Const {layer.name[:80]!r}"
     if text is None:
         dims = layer.outputs[0].known_dims(name) if layer.outputs else []
         if None in dims:
@@ -273,7 +274,8 @@ def integers(layer: Layer, xml: Path) -> list[int]:
     if element_type not in _INTEGERS:
         text = f"{name} has type {element_type[:20]!r}; it must be an integer type"
         raise InvalidArgumentError(text)
-    code, count = _INTEGERS[element_type], prod(constant_shape(layer))
+    code = _INTEGERS[element_type]
+    count = prod(constant_shape(layer))
     width = struct.calcsize(f"<{code}")
     offset = checked_integer(f"{name}: offset", layer.data.get("offset", ""), 0)
     size = checked_integer(f"{name}: size", layer.data.get("size", ""), 0)
@@ -299,8 +301,8 @@ def _weights(xml: Path) -> Path:
     path = xml.with_suffix(".bin")
     if not path.is_file():
         exists = os.path.lexists(path)
-        what = "is not a regular file" if exists else "is missing; it belongs next to the .xml"
-        raise OSError(f"the weights file {path.name} {what}")
+        problem = "is not a regular file" if exists else "is missing; it belongs next to the .xml"
+        raise OSError(f"the weights file {path.name} {problem}")
     if path.resolve().parent != path.parent.resolve():
         why = f"{path.name} links out of its folder and is not followed"
         raise UnknownSplitError(why, Cause.WEIGHTS)

@@ -221,7 +221,7 @@ def _data_type(node: _Node) -> TensorDataType | None:
 def _shape(node: _Node) -> tuple[int | None, ...] | None:
     """The shape of the data, with None for dynamic sizes; None if its rank is dynamic."""
     if not node.layer.inputs:
-        raise InvalidArgumentError("has no inputs")
+        raise InvalidArgumentError("the layer has no input; its first input must be the data")
     dims = node.layer.inputs[0].known_dims("its input")
     if dims:
         return tuple(dims)
@@ -233,9 +233,9 @@ def _shape(node: _Node) -> tuple[int | None, ...] | None:
     return None
 
 
-def _dynamic_size_error(what: str) -> UnknownSplitError:
+def _dynamic_size_error(size: str) -> UnknownSplitError:
     """The error about a size, or the rank, that is not in the file."""
-    return UnknownSplitError(f"{what} of the data is dynamic", Cause.DYNAMIC)
+    return UnknownSplitError(f"{size} of the data is dynamic", Cause.DYNAMIC)
 
 
 def _lengths(node: _Node, axis: int) -> list[int]:

@@ -148,7 +148,8 @@ REFUSED: list[tuple[str, int, tuple[int, ...], dict[str, Any], str]] = [
     ),
     (
         *("SplitToSequence", 11, (2**20 + 1, 0), {}),
-        "there are 1048577 pieces; at most 1048576 are supported",
+        "there are 1,048,577 pieces; at most 1,048,576 are supported. "
+        "Fix: use a larger chunk size, or fewer outputs",
     ),
 ]
 

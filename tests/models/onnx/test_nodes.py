@@ -72,6 +72,17 @@ def test_the_neighbours_of_a_split_are_those_next_to_it(scanned: Scanned) -> Non
     assert site.neighbours == ("Transpose", "Cast")
 
 
+def test_an_operator_of_another_domain_is_no_neighbour(scanned: Scanned) -> None:
+    own = {"domain": "my.domain"}
+    nodes = [
+        node("Transpose", "x", "y", **own),
+        node("Split", "y", "a b", num_outputs=2),
+        node("Cast", "a", "c", **own),
+    ]
+    (site,) = scanned(model(nodes, [value("x", [4, 4])], opsets={"": 18, "my.domain": 1}))
+    assert site.neighbours == ()
+
+
 def test_a_dynamic_batch_does_not_hide_wrong_sizes(scanned: Scanned) -> None:
     cut = node("Split", "x s", "a b", axis=1)
     (site,) = scanned(model([cut], [value("x", ["n", 7])], initializers=(sizes("s", 2, 4),)))
@@ -204,8 +215,8 @@ def test_the_limits_of_a_scan_make_a_split_unknown_and_are_named(scanned: Scanne
 def test_pieces_are_limited_per_node_and_in_sequences_per_file(
     scanned: Scanned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert (node_facts.MAX_PIECES, reader.MAX_COMPUTED) == (32_768, 262_144)
-    monkeypatch.setattr(node_facts, "MAX_PIECES", 1024)
+    assert (node_facts.MAX_NODE_PIECES, reader.MAX_COMPUTED) == (32_768, 262_144)
+    monkeypatch.setattr(node_facts, "MAX_NODE_PIECES", 1024)
     monkeypatch.setattr(reader, "MAX_COMPUTED", 8000)
     monkeypatch.setattr(reader, "MIN_COMPUTED", 8000)
     outputs = [f"y{index}" for index in range(1025)]

@@ -170,7 +170,7 @@ def test_an_output_declared_with_a_contradicting_shape_gives_a_warning(scanned: 
 
 def test_a_split_without_ports_is_an_invalid_site(scanned: Scan) -> None:
     (site,) = scanned(net([layer(3, "Split")], []))
-    assert site.state.problem == "Split-1: has no inputs"
+    assert site.state.problem == "Split-1: the layer has no input; its first input must be the data"
 
 
 @pytest.mark.parametrize("splits", ["", "0", "-1", "three", "3.0", "9" * 30])
