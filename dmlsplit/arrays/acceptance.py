@@ -117,7 +117,8 @@ def _mismatch_text(mismatch: Mismatch) -> str:
         case "strides":
             return f": strides are {actual}; its elements must not overlap"
         case "type":
-            actual, required = data_type_name(actual), data_type_name(required)
+            actual = data_type_name(actual)
+            required = data_type_name(required)
             fix = f"Fix: pass an array of {required}"
             return f": data type is {actual}; it must be {required}. {fix}"
     return f": {field} is {actual}; it must be {required}"

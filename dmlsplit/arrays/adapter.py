@@ -69,7 +69,8 @@ def allocation_error(
     size = prod(shapes[failed]) * int(dtype.itemsize)
     if like.device == "cpu":
         return OutOfMemoryError(f"an output of {size} bytes does not fit in memory")
-    what, device = "an output cannot be allocated", device_number(like.device)
+    what = "an output cannot be allocated"
+    device = device_number(like.device)
     return driver.load().dml_error(error, device, what, size)
 
 

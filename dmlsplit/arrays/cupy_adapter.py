@@ -18,10 +18,18 @@ from dmlsplit.backends.cuda import cupy_driver as driver
 class _Cupy(Adapter):
     def view(self, array: Any, name: str) -> ArrayView:
         # The CUDA array interface has the same values, but takes several times as long.
-        dtype, memory = array.dtype, array.data
-        typestr, device = type_string(dtype), device_name(memory.device_id)
-        address, shape, strides, width = memory.ptr, array.shape, array.strides, dtype.itemsize
-        fields = array, address, shape, strides, typestr, width, device, False
+        dtype = array.dtype
+        memory = array.data
+        fields = (
+            array,
+            memory.ptr,
+            array.shape,
+            array.strides,
+            type_string(dtype),
+            dtype.itemsize,
+            device_name(memory.device_id),
+            False,
+        )
         return new_array_view(ArrayView, fields)
 
     def empty(self, like: ArrayView, new: NewArrays, stream: Stream | None = None) -> Allocation:

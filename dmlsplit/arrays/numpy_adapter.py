@@ -22,9 +22,16 @@ class _Numpy(Adapter):
             raise InvalidArgumentError(
                 f"{name} is masked; its pieces would lose the mask. Fix: split .data and .mask"
             )
-        address, typestr, width = _address(array), type_string(dtype), dtype.itemsize
-        shape, strides, read_only = array.shape, array.strides, not array.flags.writeable
-        fields = array, address, shape, strides, typestr, width, "cpu", read_only
+        fields = (
+            array,
+            _address(array),
+            array.shape,
+            array.strides,
+            type_string(dtype),
+            dtype.itemsize,
+            "cpu",
+            not array.flags.writeable,
+        )
         return new_array_view(ArrayView, fields)
 
     def empty(self, like: ArrayView, new: NewArrays, stream: Stream | None = None) -> Allocation:

@@ -49,7 +49,9 @@ class _Torch(Adapter):
             with _torch().cuda.stream(_external(stream, device_number(like.device))):
                 return self.empty(like, new)
         dtype = like.owner.dtype if new.dtype is None else getattr(_torch(), new.dtype.name)
-        empty, device, rest = _torch().empty, like.owner.device, iter(new.shapes)
+        empty = _torch().empty
+        device = like.owner.device
+        rest = iter(new.shapes)
         try:
             tensors = [empty(shape, dtype=dtype, device=device) for shape in rest]
         except RuntimeError as error:
@@ -76,7 +78,9 @@ def untracked_view(tensor: Any, name: str) -> ArrayView:
     _check_memory(tensor, name)
     width = tensor.element_size()
     try:
-        address, shape, steps = tensor.data_ptr(), tuple(tensor.shape), tensor.stride()
+        address = tensor.data_ptr()
+        shape = tuple(tensor.shape)
+        steps = tensor.stride()
         strides, end = _layout(shape, steps, width)
         size = tensor.untyped_storage().nbytes()
         if size < tensor.storage_offset() * width + end:
@@ -164,13 +168,16 @@ def _subclass_error(tensor: Any, name: str) -> InvalidArgumentError:
     if tensor.is_nested:
         check_layout(tensor, name)
     if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
-        what, fix = "which has no memory of its own", "split the tensors that it is made of"
+        what = "which has no memory of its own"
+        fix = "split the tensors that it is made of"
         if hasattr(tensor, "to_local"):  # a DTensor
             fix = "to_local()"
     elif torch.nn.parameter.is_lazy(tensor):
-        what, fix = "which has no elements yet", "call its module once, or materialize(shape)"
+        what = "which has no elements yet"
+        fix = "call its module once, or materialize(shape)"
     else:
-        what, fix = "whose pieces would be plain tensors", "as_subclass(torch.Tensor)"
+        what = "whose pieces would be plain tensors"
+        fix = "as_subclass(torch.Tensor)"
     return InvalidArgumentError(
         f"{name} is a {type_name(tensor)}, {what}; it must be a torch.Tensor or a Parameter. "
         f"Fix: {fix}"

@@ -236,14 +236,16 @@ class CompiledOperator:
     """
 
     def __init__(self, device: Device, desc: SplitOperatorDesc, program: Program) -> None:
-        self.device, self.desc = device, desc
+        self.device = device
+        self.desc = desc
         self._table = BindingTable(desc, device.name)
         self._prepared = PreparedSplit(program, _new_outputs(desc))
         tensors = desc.input_tensor, *desc.output_tensors
         is_packed = device.name == "cpu" and all(tensor.strides is None for tensor in tensors)
         # What `_split_by_slices` compares and passes on.
         self._shape = desc.input_tensor.sizes if is_packed else None
-        self._dtype, self._sizes = self._prepared.outputs.dtype, desc.split_sizes
+        self._dtype = self._prepared.outputs.dtype
+        self._sizes = desc.split_sizes
 
     @overload
     def __call__(self, array: BufferBinding, stream: Stream | None = None) -> list[Any]: ...
@@ -284,7 +286,8 @@ class CompiledOperator:
         """`__call__` inside the context of the stream."""
         if stream is None and (pieces := self._split_by_slices(array)) is not None:
             return pieces
-        source, like = self._table.bind_input(array), array
+        source = self._table.bind_input(array)
+        like = array
         if isinstance(array, BufferBinding):
             # The buffer's own ndarray class, such as numpy.matrix, must not become the outputs'.
             like = None if is_native(array.buffer) else array.buffer
@@ -297,7 +300,8 @@ class CompiledOperator:
     @property
     def _subject(self) -> str:
         """The split, in one line."""
-        desc, sizes = self.desc, shown(self.desc.split_sizes)
+        desc = self.desc
+        sizes = shown(self.desc.split_sizes)
         return f"on {self.device.name}: {desc.input_tensor}, axis {desc.axis} into {sizes}"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -445,7 +449,8 @@ def _stream_context(device: str, stream: Stream) -> AbstractContextManager[objec
 def _new_outputs(desc: SplitOperatorDesc) -> NewArrays:
     """The outputs that a call allocates."""
     tensors = desc.output_tensors
-    width, dtype = tensors[0].element_bytes, np.dtype(tensors[0].data_type.numpy_name)
+    width = tensors[0].element_bytes
+    dtype = np.dtype(tensors[0].data_type.numpy_name)
     if all(tensor.strides is None for tensor in tensors):
         return NewArrays(tuple(tensor.sizes for tensor in tensors), dtype)
     buffers = tuple((tensor.total_tensor_size_in_bytes // width,) for tensor in tensors)

@@ -19,10 +19,16 @@ from dmlsplit.checks import are_plain_ints, piece_sizes
 from dmlsplit.execution.in_memory import prepared_split
 from dmlsplit.geometry import piece_shapes
 
-# Up to SMALL_BYTES, torch's own operator is faster than the engine, because it allocates outputs
-# without Python. The exception is many runs of two or more elements but less than LONG_RUN bytes:
-# torch copies them one element at a time, 6 runs of one element in the time of one such run.
-SMALL_BYTES, LONG_RUN, RUN_COST, MAX_COST = 8 << 20, 32, 6, 48 << 10
+# Up to this size, torch's own operator is faster than the engine, because it allocates outputs
+# without Python. The exception is MAX_COST.
+SMALL_BYTES = 8 << 20
+# Runs of fewer bytes, and two or more elements, are slow: torch copies one element at a time.
+LONG_RUN = 32
+# Torch copies this many runs of one element in the time of one slow run.
+RUN_COST = 6
+# The most runs of one element, slow ones counted as RUN_COST of them each, before the engine is
+# faster.
+MAX_COST = 48 << 10
 
 
 def split_small(
@@ -61,7 +67,9 @@ def _sizes_if_small(
     shape = tuple(shape)
     axis, sizes = piece_sizes(shape, sizes_or_count, axis)
     element_type(dtype)  # Refuses elements that are not whole bytes.
-    rows, inner, width = prod(shape[:axis]), prod(shape[axis + 1 :]), dtype.itemsize
+    rows = prod(shape[:axis])
+    inner = prod(shape[axis + 1 :])
+    width = dtype.itemsize
     cost = rows * len(sizes) * RUN_COST
     if cost > MAX_COST:
         short = [size for size in sizes if size * inner * width < LONG_RUN]
@@ -112,10 +120,12 @@ def _required(shape: Shape, steps: Shape, dtype: Any, axis: int, sizes_or_count:
     """What a split requires of outputs; `steps` are strides in elements."""
     axis, sizes = piece_sizes(tuple(shape), sizes_or_count, axis)
     element_type(dtype)  # Refuses elements that are not whole bytes.
-    pieces, width = list(map(torch.Size, piece_shapes(tuple(shape), axis, sizes))), dtype.itemsize
+    pieces = list(map(torch.Size, piece_shapes(tuple(shape), axis, sizes)))
+    width = dtype.itemsize
     # Elements of complex tensors may be conjugated lazily, and then no field is equal.
     fields = [(dtype, piece, not dtype.is_complex, False) for piece in pieces]
-    shape, strides = tuple(shape), tuple([step * width for step in steps])
+    shape = tuple(shape)
+    strides = tuple([step * width for step in steps])
     program = prepared_split(("cpu", shape, strides, width), axis, sizes).program
     _, end = byte_bounds(shape, strides, width)
     return _Required(fields, [piece.numel() * width for piece in pieces], end, program)

@@ -90,7 +90,8 @@ def _launch_lines(launches: Sequence[KernelLaunch], limits: DeviceLimits) -> Ite
 
 def _cost_lines(total_bytes: int, gpu: Gpu) -> Iterator[str]:
     """The bytes that are moved, and the least time that takes."""
-    seconds, bandwidth = gpu.seconds(total_bytes), gpu.bandwidth
+    seconds = gpu.seconds(total_bytes)
+    bandwidth = gpu.bandwidth
     yield f"bytes: {total_bytes} read, {total_bytes} written"
     if bandwidth is None or seconds is None:
         yield f"time: unknown, because the bandwidth of {printable(gpu.name)} is unknown"

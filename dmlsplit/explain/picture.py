@@ -25,8 +25,10 @@ _LETTER = 7  # the mean width of a letter in a label
 MAX_RUNS = 3000
 MAX_LINES = 12
 MAX_OUTPUTS = 12
-# A row of at most _PIXEL_ELEMENTS is a pixel; a line holds several pixels, up to _LINE_ELEMENTS.
-_PIXEL_ELEMENTS, _LINE_ELEMENTS = 4, 64
+# A row of at most this many elements is a pixel, of which a line holds several.
+_PIXEL_ELEMENTS = 4
+# The most elements of a line of pixels.
+_LINE_ELEMENTS = 64
 # Okabe and Ito's palette, readable with any colour vision: red, green and blue for the planes of an
 # image come first. It repeats after eight outputs.
 _COLOURS = "#d55e00 #009e73 #0072b2 #cc79a7 #e69f00 #56b4e9 #f0e442 #999999".split()
@@ -101,7 +103,8 @@ def _outputs(
 ) -> tuple[list[str], int]:
     """The outputs, side by side if they fit, and the y below them."""
     body: list[str] = []
-    x, bottom = float(_MARGIN), y
+    x = float(_MARGIN)
+    bottom = y
     for index, (page, tensor) in enumerate(zip(pages, desc.output_tensors, strict=False)):
         labels = _label(f"output {index}", tensor, page.drawn_bytes)
         width = max(page.line_bytes * scale, _LETTER * max(map(len, labels)))
@@ -110,7 +113,8 @@ def _outputs(
         body += (_text(x, y + line * _LINE, label) for line, label in enumerate(labels, 1))
         top = y + 2 * _LINE + _GAP // 2
         body += _shapes(page, scale, x, top)
-        x, bottom = x + width + _GAP, max(bottom, top + page.lines * _LINE)
+        x = x + width + _GAP
+        bottom = max(bottom, top + page.lines * _LINE)
     return body, bottom + _GAP
 
 
@@ -129,7 +133,8 @@ def _line_layout(desc: SplitOperatorDesc, geometry: SplitGeometry) -> tuple[int,
 
     A line has one row, or the pixels of an image's line.
     """
-    packed, tensor = geometry.row_split, desc.input_tensor
+    packed = geometry.row_split
+    tensor = desc.input_tensor
     if packed is None:
         steps = [abs(loop.input_stride) for piece in geometry.pieces for loop in piece.loops]
         return 1, max([*steps, *(piece.run_bytes for piece in geometry.pieces), 1])
@@ -159,7 +164,8 @@ def _page(runs: list[tuple[int, _Run]], line_bytes: int) -> _Page:
     lines = min(MAX_LINES, ceil_div(end - first, line_bytes))
     parts = []
     for start, run in runs:
-        byte, stop = start - first, min(start - first + run.size, lines * line_bytes)
+        byte = start - first
+        stop = min(start - first + run.size, lines * line_bytes)
         while byte < stop:
             line, column = divmod(byte, line_bytes)
             size = min(stop - byte, line_bytes - column)

@@ -43,7 +43,8 @@ class Check(NamedTuple):
 
 def checks(memory: Memory) -> Iterator[Check]:
     """The checks that run before any kernel is compiled."""
-    python, packages = platform.python_version(), installation.installed_packages() or ["no CuPy"]
+    python = platform.python_version()
+    packages = installation.installed_packages() or ["no CuPy"]
     text = f"dmlsplit {VERSION}, Python {python}, NumPy {np.__version__}, {', '.join(packages)}"
     yield Check("software", CheckState.OK, text)
     yield Check("system", CheckState.OK, ", ".join(_system()))
@@ -80,8 +81,10 @@ def _system() -> Iterator[str]:
 
 def _gpu_checks(number: int) -> Iterator[Check]:
     """Versions and limits of the GPU, and what may slow it down."""
-    loaded, gpu = driver.load(), device_at(number)
-    versions, limits = driver.versions_of(loaded.cupy), loaded.limits(number)
+    loaded = driver.load()
+    gpu = device_at(number)
+    versions = driver.versions_of(loaded.cupy)
+    limits = loaded.limits(number)
     nvrtc = ".".join(map(str, versions.nvrtc or ()))
     text = f"driver for {dotted(versions.driver)}, CuPy for {dotted(versions.runtime)}, "
     text += f"NVRTC {nvrtc}, compiling for {loaded.architecture(number)}"

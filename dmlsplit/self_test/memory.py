@@ -89,7 +89,8 @@ class GpuMemory:
     """Memory of a CUDA device, from CuPy's current allocator or the one that is named."""
 
     def __init__(self, number: int, allocator: str | None = None) -> None:
-        self.number, self._driver = number, driver.load()
+        self.number = number
+        self._driver = driver.load()
         cuda = self._cuda = self._driver.cupy.cuda
         self._allocator = getattr(cuda, allocator) if allocator else cuda.get_allocator()
 

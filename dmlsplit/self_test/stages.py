@@ -104,11 +104,13 @@ def selftest(
         if show and isinstance(item, Check):
             show(report.check_text(item))
 
-    deadline, error = monotonic() + seconds, None
+    deadline = monotonic() + seconds
+    error = None
     tested_device = name = device or "cuda:0"
     try:
         backend, reason = default_backend() if device is None else (find_backend(device), None)
-        tested_device, name = backend.device, _name(backend.device)
+        tested_device = backend.device
+        name = _name(backend.device)
         if reason is not None:
             keep(missing_gpu_check(reason))
         for item in _stages(backend, deadline, strict, progress):
@@ -233,5 +235,6 @@ def _name(device: str) -> str:
     """What the report calls a device."""
     if device == "cpu":
         return "the CPU"
-    loaded, number = driver.load(), device_number(device)
+    loaded = driver.load()
+    number = device_number(device)
     return f"{loaded.name(number)} ({loaded.architecture(number)})"

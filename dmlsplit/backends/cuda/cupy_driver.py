@@ -29,9 +29,11 @@ from dmlsplit.errors import (
     UnsupportedError,
 )
 
-# Kernel parameters have at most SMALL_PARAMETERS bytes, or LARGE_PARAMETERS since this version of
-# CUDA, on GPUs of this major compute capability and newer ones (CUDA 12.1 release notes).
-SMALL_PARAMETERS, LARGE_SINCE, LARGE_CAPABILITY = 4096, 12010, 7
+# The most bytes of a kernel's parameters where LARGE_PARAMETERS are not allowed. They are since
+# CUDA 12.1, on GPUs of major compute capability 7 and newer ones (CUDA 12.1 release notes).
+SMALL_PARAMETERS = 4096
+LARGE_SINCE = 12010
+LARGE_CAPABILITY = 7
 
 # cudaDevAttrComputeCapabilityMajor and Minor.
 CAPABILITY = 75, 76
@@ -176,7 +178,8 @@ class Driver:
 
     def _limits(self, device: int) -> DeviceLimits:
         """What CUDA and NVRTC say of a device."""
-        runtime, cuda = self._cupy.cuda.runtime, self._cupy.cuda
+        runtime = self._cupy.cuda.runtime
+        cuda = self._cupy.cuda
         with self.on_device(device, "the device's limits cannot be read"):
             properties = runtime.getDeviceProperties(device)
             major, minor = cuda.nvrtc.getVersion()

@@ -35,8 +35,11 @@ class CudaProgram(NamedTuple):
     def add_variant(self, input_alignment: int, output_alignment: int) -> Variant:
         """Plan and compile the launches for addresses that are multiples of these alignments."""
         alignments = input_alignment, output_alignment
-        driver, device, count = self.driver, self.device, self.geometry.output_count
-        kernels, launches = driver.kernels, []
+        driver = self.driver
+        device = self.device
+        count = self.geometry.output_count
+        kernels = driver.kernels
+        launches = []
         for launch in plan(self.geometry, *alignments, driver.limits(device)):
             kernel = kernels.loaded(device, launch.code.source)
             if kernel is None:
@@ -100,7 +103,8 @@ class CudaBackend:
 
     def compile(self, geometry: SplitGeometry) -> CudaProgram:
         """The program of a geometry. Kernels are compiled by `prepare`, or by the first `bind`."""
-        rows, count = geometry.row_split, geometry.output_count
+        rows = geometry.row_split
+        count = geometry.output_count
         select_nonempty = (
             tuple if rows and 0 not in rows.widths else selector(geometry.nonempty, count)
         )

@@ -10,8 +10,10 @@ from typing import NamedTuple
 
 # CuPy's distributions, all of which install the same package.
 DISTRIBUTIONS = ("cupy", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x")
-# The oldest driver for CUDA 13.0 (its release notes, table 3).
-DRIVER_13, VERSION_13 = 580, 13000
+# CUDA 13.0 in CUDA's notation.
+VERSION_13 = 13000
+# The oldest driver for it (its release notes, table 3).
+DRIVER_13 = 580
 # Compute capability 7.0, which `__grid_constant__` parameters of kernels need (CUDA C++ Programming
 # Guide).
 MIN_CAPABILITY = 70
@@ -93,7 +95,8 @@ def _driver_error(cuda: Cuda, installed: Sequence[str]) -> str | None:
 
 def _compiler_error(cuda: Cuda, installed: Sequence[str], extra: str) -> str | None:
     """The error if CuPy is too old, or lacks what it compiles with."""
-    major, fix = cuda.runtime // 1000, _install_command(extra)
+    major = cuda.runtime // 1000
+    fix = _install_command(extra)
     if cuda.nvrtc is None:
         return f"CUDA {major}'s compiler, NVRTC, cannot be loaded. Fix: {fix}"
     nvrtc_major, _ = cuda.nvrtc
@@ -137,7 +140,8 @@ def gpu_error(
 
     `architectures` are those that NVRTC compiles for.
     """
-    capability, compiled = target.capability, target.compiled
+    capability = target.capability
+    compiled = target.compiled
     has = f"{device} has compute capability {_capability(capability)}"
     if capability < MIN_CAPABILITY:
         least = _capability(MIN_CAPABILITY)

@@ -52,20 +52,23 @@ PARAMETERS = """struct Parameters {
     unsigned long long policy;
 """
 _text = cache(kernel_source)
-# L2 policies of stores, as `cuda::access_property` of NVIDIA's libcu++ encodes `normal` and
-# `streaming`. Lines of streaming stores are evicted first.
-NORMAL, STREAMING = 0x10F0 << 48, 0x12F0 << 48
+# The L2 policy of most stores, as `cuda::access_property` of NVIDIA's libcu++ encodes `normal`.
+NORMAL = 0x10F0 << 48
+# The policy `streaming`, in the same encoding: lines of these stores are evicted first.
+STREAMING = 0x12F0 << 48
 # The first tile in an unused entry of a table of outputs.
 UNUSED_TILE = 2**32 - 1
 
-# Bytes that an SM must have in flight to saturate the memory of an H200, or of a GPU of compute
-# capability 10.0 or more. Source: the tuning of DeviceTransform in NVIDIA's CUB.
-# Older GPUs, for which CUB has smaller numbers, count as an H200.
-IN_FLIGHT_BYTES, IN_FLIGHT_BYTES_10 = 48 << 10, 64 << 10
-# An SM must hold enough blocks to have IN_FLIGHT_BYTES in flight, and at least two. With
-# MAX_RESIDENT_BLOCKS, a thread gets at most 40 of the 64 K registers. If even more blocks would be
-# needed, only FALLBACK_RESIDENT_BLOCKS are required, which leave a thread up to 80.
-MAX_RESIDENT_BLOCKS, FALLBACK_RESIDENT_BLOCKS = 6, 3
+# Bytes that an SM must have in flight to saturate the memory of an H200. Source: the tuning of
+# DeviceTransform in NVIDIA's CUB. Older GPUs, for which CUB has smaller numbers, count as an H200.
+IN_FLIGHT_BYTES = 48 << 10
+# Those of a GPU of compute capability 10.0 or more, from the same source.
+IN_FLIGHT_BYTES_10 = 64 << 10
+# An SM must hold enough blocks to have IN_FLIGHT_BYTES in flight, from two up to this number, with
+# which a thread gets at most 40 of the 64 K registers.
+MAX_RESIDENT_BLOCKS = 6
+# The number required if even more blocks would be needed: it leaves a thread up to 80 registers.
+FALLBACK_RESIDENT_BLOCKS = 3
 
 
 class DeviceLimits(NamedTuple):

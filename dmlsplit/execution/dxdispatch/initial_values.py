@@ -108,7 +108,8 @@ def read_values(field: Field, data_type: TensorDataType, folder: Path) -> Initia
 def path_in(field: Field, folder: Path) -> Path:
     """The path that a field names; it must not lead out of the folder."""
     name = field.text().replace("\\", "/")  # Windows' separator
-    path, home = folder / name, folder.resolve()
+    path = folder / name
+    home = folder.resolve()
     try:
         real = path.resolve()
     except (OSError, RuntimeError, ValueError):
@@ -149,7 +150,8 @@ def _npy(field: Field, path: Path) -> SourceFile:
     """The elements of a .npy file, whose size must be what its header says."""
     with prefix_errors(field.path), path.open("rb") as file:
         header = read_npy_header(file)
-    data_type, declared = _DATA_TYPES.get(header.dtype), header.size_in_bytes
+    data_type = _DATA_TYPES.get(header.dtype)
+    declared = header.size_in_bytes
     if data_type is None:
         raise field.invalid(f"has elements of type {str(header.dtype)[:40]}, which DirectML lacks")
     if header.fortran_order:

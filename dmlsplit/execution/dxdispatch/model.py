@@ -253,7 +253,8 @@ def _command(
     command = field.get("type")
     match command.text().lower():
         case "dispatch":
-            name, bindings = field.get("dispatchable").text(), field.get("bindings")
+            name = field.get("dispatchable").text()
+            bindings = field.get("bindings")
             entry = _lookup(field, "dispatchable", name, dispatchables)
             if entry.desc is None:
                 what = f"dispatches {name[:80]!r}, a {entry.type[:80]!r}"
@@ -276,7 +277,8 @@ def _write_file(field: Field, folder: Path, resources: _Resources) -> OutputComm
     dimensions = field.optional("dimensions", default=[]).items()
     shape = tuple(dimension.integer(0, UINT_MAX) for dimension in dimensions)
     resource = _lookup(field, "resource", field.get("resource").text(), resources)
-    size, width = resource.size_in_bytes, resource.dtype.itemsize
+    size = resource.size_in_bytes
+    width = resource.dtype.itemsize
     if shape and prod(shape) > size // width:
         needed = f"dimensions {shown(shape)} of {prod(shape)} elements"
         raise field.invalid(f"has {needed}; the resource has {size // width}")

@@ -185,7 +185,8 @@ def _ends(model: Model) -> dict[str, int]:
 
 def _memory(resource: Resource, end: int) -> Any:
     """The bytes of a resource up to at least `end`, with the initial values among them."""
-    values, start = resource.values, resource.offset_in_bytes
+    values = resource.values
+    start = resource.offset_in_bytes
     items = ceil_div(max(0, end - start), values.item_bytes)
     filled = min(items * values.item_bytes, values.size_in_bytes)
     try:
@@ -199,7 +200,9 @@ def _memory(resource: Resource, end: int) -> Any:
 
 def _deliver(command: OutputCommand, values: np.ndarray) -> str:
     """Write elements to the command's file, atomically, if it has one; return the line to print."""
-    name, target, header = printable(command.resource), command.target, b""
+    name = printable(command.resource)
+    target = command.target
+    header = b""
     if target is None:
         # Floats have six significant digits, as in C++ streams.
         form = "{:g}" if values.dtype.kind == "f" else "{}"

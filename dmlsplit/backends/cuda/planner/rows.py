@@ -56,10 +56,12 @@ class Block(NamedTuple):
 # Candidates, those with the largest tiles first. A block finds its output once for all rounds, but
 # waits for memory in each of them.
 BLOCKS = Block(256, 4), Block(256, 2), Block(128, 2), Block(64, 2), Block(64, 1)
-# The planner stops at the first candidate that takes at most CHEAP_TIME times as long as memory
-# needs for its bytes. Each later candidate, with smaller tiles, must save MIN_GAIN of the time of
-# the best so far. Both are estimates.
-CHEAP_TIME, MIN_GAIN = 1.03, 0.01
+# The planner stops at the first candidate that takes at most this many times as long as memory
+# needs for its bytes: an estimate.
+CHEAP_TIME = 1.03
+# Each later candidate, with smaller tiles, must save this share of the time of the best so far: an
+# estimate.
+MIN_GAIN = 0.01
 # The most registers of a thread, by whether memory is aligned. Of blocks of THREADS, six fit an SM
 # with 40 registers, and four with 64.
 THREAD_REGISTERS = {True: 40, False: 64}
@@ -73,8 +75,9 @@ SM_CHUNK_BYTES = IN_FLIGHT_BYTES
 # too, up to a tile after the end of a chunk.
 MAX_CHUNK_BYTES = 1 << 30
 # Chunks of a single row need fewer instructions. The planner therefore multiplies the number of
-# their tiles by ONE_ROW_WEIGHT, an estimate. It tries about ROW_CHOICES other numbers of rows.
+# their tiles by this estimate.
 ONE_ROW_WEIGHT = 0.97
+# About how many other numbers of rows the planner tries.
 ROW_CHOICES = 16
 # Python counts tiles faster than NumPy for up to this many pairs of an output and a number of rows.
 MAX_IN_PYTHON = 32
@@ -132,7 +135,8 @@ def rows_launches(
 
 def _are_equal(split: RowSplit) -> bool:
     """Whether outputs are equal and contiguous in the input, so that they can share an entry."""
-    width, (first, *_, last) = split.equal_width, split.offsets
+    width = split.equal_width
+    first, *_, last = split.offsets
     return width > 0 and last - first == width * (len(split.outputs) - 1)
 
 
@@ -153,12 +157,14 @@ def _launch_with_sibling(
 
 def _best_chunks(split: RowSplit, limits: DeviceLimits, columns: Columns) -> Chunks:
     """The chunks and blocks that take the least time."""
-    row_choices, best_time = _row_choices(split, limits), inf
+    row_choices = _row_choices(split, limits)
+    best_time = inf
     if len(row_choices) * len(split.widths) > MAX_IN_PYTHON:
         chunk_bytes: Any = np.multiply.outer(row_choices, np.array(split.widths, np.int64))
     else:
         chunk_bytes = [[rows * width for width in split.widths] for rows in row_choices]
-    total_bytes, is_aligned = split.total_bytes, columns.is_aligned
+    total_bytes = split.total_bytes
+    is_aligned = columns.is_aligned
     for block in BLOCKS:
         chunks = _chunks(split.rows, row_choices, chunk_bytes, block)
         resident = resident_blocks(limits, block.threads, THREAD_REGISTERS[is_aligned])
@@ -166,7 +172,8 @@ def _best_chunks(split: RowSplit, limits: DeviceLimits, columns: Columns) -> Chu
         blocks = Blocks(chunks.grid, resident, round_bytes, block.rounds)
         time = launch_time(limits, total_bytes, blocks, UNIT_CLOCKS[is_aligned])
         if time < best_time * (1 - MIN_GAIN):
-            best_time, best_chunks = time, chunks
+            best_time = time
+            best_chunks = chunks
         if time <= CHEAP_TIME:
             break
     return best_chunks
@@ -247,10 +254,16 @@ def _launch(
 
 def _tables(split: RowSplit, columns: Columns, chunks: Chunks, slots: int) -> Iterator[TypedValue]:
     """The tables of outputs, which have a single entry if all outputs are equal."""
-    type_, entries, widths, offsets = columns.table_type, slots, split.widths, split.offsets
+    type_ = columns.table_type
+    entries = slots
+    widths = split.widths
+    offsets = split.offsets
     if columns.is_equal:
         type_ = COUNT_64 if chunks.is_one_row else "unsigned"
-        entries, widths, offsets, output_tiles = 1, widths[:1], offsets[:1], chunks.output_tiles[0]
+        entries = 1
+        widths = widths[:1]
+        offsets = offsets[:1]
+        output_tiles = chunks.output_tiles[0]
         yield TypedValue(DIVISOR, "by_output_tiles", divisor(output_tiles))
         yield TypedValue("unsigned", "output_tiles", output_tiles)
     else:

@@ -87,7 +87,8 @@ def strided_launches(
 
 def fits_window(split: RowSplit, assumptions: Assumptions) -> bool:
     """Whether rows are equal elements, so few that one window fills all outputs."""
-    unit, count = split.equal_width, len(split.outputs)
+    unit = split.equal_width
+    count = len(split.outputs)
     is_direct = _is_direct(unit, assumptions)
     # The largest phase of a window.
     max_phase = 0 if is_direct else VECTOR - assumptions.input_alignment
@@ -108,7 +109,8 @@ def _is_direct(unit: int, assumptions: Assumptions) -> bool:
 
 def interleaved_launch(split: RowSplit, assumptions: Assumptions) -> KernelLaunch:
     """The launch for outputs that are one unit wide each, and are all filled from one window."""
-    unit, count = split.equal_width, len(split.outputs)
+    unit = split.equal_width
+    count = len(split.outputs)
     staged = 0 if _is_direct(unit, assumptions) else assumptions.output_alignment
     form = Form(unit, lcm(unit, VECTOR), count, count, staged)
 
@@ -125,7 +127,8 @@ def interleaved_launch(split: RowSplit, assumptions: Assumptions) -> KernelLaunc
 def _strided(form: Form, assumptions: Assumptions, entries: Sequence[Entry]) -> KernelLaunch:
     """The launch for entries of one form: its constants, tables and blocks."""
     nests: Sequence[Nest] = [entry.nest for entry in entries]
-    slots, item_loops = capacity(len(entries), least=1), _item_loops(nests, form.item_bytes)
+    slots = capacity(len(entries), least=1)
+    item_loops = _item_loops(nests, form.item_bytes)
     needs = _register_needs(nests, item_loops)
     threads, items, tile_items = _block(form, needs)
     *starts, grid = _tile_starts(form, item_loops, tile_items)

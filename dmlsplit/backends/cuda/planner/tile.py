@@ -94,7 +94,10 @@ def _output_tables(split: RowSplit, layout: Layout) -> Iterator[TypedValue]:
 
 def _group_tables(split: RowSplit, layout: Layout) -> Iterator[TypedValue]:
     """For each group: its first run in the input, the bytes of a run, and its vectors of a slab."""
-    items, item_starts, run_offsets, run_bytes = _items(split, layout), [0], [], []
+    items = _items(split, layout)
+    item_starts = [0]
+    run_offsets = []
+    run_bytes = []
     for first, last in pairwise(layout.groups):
         item_starts.append(item_starts[-1] + sum(items[first:last]))
         run_offsets.append(split.offsets[first] - layout.rows_before * split.pitch)

@@ -27,9 +27,9 @@ from dmlsplit.backends.cuda.planner.estimates import MIN_FILL
 from dmlsplit.backends.cuda.planner.forms import Nest
 from dmlsplit.geometry import ONE_TRIP, Loop, RowSplit, StridedCopy, ceil_div
 
-# A block has few threads with many loads each, because a thread computes only once where its
-# elements are.
-THREADS, LOADS = 128, 8
+# Of a block: few, with many loads each, because a thread computes only once where its elements are.
+THREADS = 128
+LOADS = 8  # vectors of a thread
 # The blocks per SM in __launch_bounds__, which limits a thread to 64 registers. Shared memory may
 # let fewer fit.
 RESIDENT = 8
@@ -147,7 +147,8 @@ def element_launch(split: RowSplit, assumptions: Assumptions) -> KernelLaunch | 
 
     Rows are across and outputs down. Memory must be aligned, and outputs contiguous in the input.
     """
-    unit, count = split.equal_width, len(split.outputs)
+    unit = split.equal_width
+    count = len(split.outputs)
     # The kernel cannot number longer sides, and has elements of 1, 2, 4, 8 and 16 bytes. Those of
     # 16 are left to `rows` and `tile`, which copy them as whole vectors. For other pitches,
     # `tile` takes fewer instructions (docs/design/017-transposes.md).

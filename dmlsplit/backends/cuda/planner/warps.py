@@ -13,8 +13,8 @@ from itertools import pairwise
 from dmlsplit.backends.cuda.launch import VECTOR, WARP, WORD
 
 BANKS = 32  # of shared memory
-# The sample: warps at equal distances in a slab, and parts of their vectors.
-SAMPLED_WARPS, SAMPLED_PARTS = 2, 4
+SAMPLED_WARPS = 2  # of a slab, at equal distances
+SAMPLED_PARTS = 4  # of the vectors of such a warp
 
 
 def wavefronts(words: Iterable[int]) -> int:
