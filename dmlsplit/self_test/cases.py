@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import cycle, product
 
 from dmlsplit.backends.cuda.launch import DeviceLimits
+from dmlsplit.messages import counted
 from dmlsplit.self_test.case import Case, Mode
 from dmlsplit.self_test.kernels import planned
 from dmlsplit.self_test.paths import Pair, pairs_of, row_step
@@ -155,5 +156,5 @@ def _can_grow(layout: Case) -> bool:
 
 def _of_rows(layout: Case, rows: int, sm_count: int) -> Case:
     """A layout with another number of rows, planned for a GPU of so many SMs."""
-    name = f"{layout.name}, {rows} rows for {sm_count} SM{'s' * (sm_count > 1)}"
+    name = f"{layout.name}, {rows} rows for {counted(sm_count, 'SM')}"
     return replace(layout, name=name, shape=(rows, *layout.shape[1:]), sm_count=sm_count)

@@ -119,7 +119,8 @@ class Member(NamedTuple):
     @property
     def definition(self) -> str:
         """The member in C++."""
-        return f"    {self.type} {self.name}{f'[{self.entries}]' * bool(self.entries)};\n"
+        size = f"[{self.entries}]" if self.entries else ""
+        return f"    {self.type} {self.name}{size};\n"
 
     @property
     def format(self) -> str:

@@ -113,6 +113,11 @@ class Chunks(NamedTuple):
     tiles: int  # of a chunk: their sum
     grid: int  # tiles of all chunks
 
+    @property
+    def position_type(self) -> str:
+        """The C++ type of positions in a chunk, of which a single row may have any number."""
+        return COUNT_64 if self.is_one_row else "unsigned"
+
 
 def rows_launches(
     split: RowSplit, assumptions: Assumptions, is_aligned: bool
@@ -211,66 +216,88 @@ def _chunks(rows: int, row_choices: Sequence[int], chunk_bytes: Any, block: Bloc
 def _launch(
     split: RowSplit, assumptions: Assumptions, columns: Columns, chunks: Chunks
 ) -> KernelLaunch:
-    rows, pitch, outputs, *_ = split
-    # In a mixture of experts, other outputs are empty in each call; there is room for all of them.
-    count = max(len(outputs), assumptions.output_count) if rows == 1 else len(outputs)
-    slots = min(columns.capacity(assumptions.limits), capacity(count))
-    position_type = COUNT_64 if chunks.is_one_row else "unsigned"
-    constants = (
-        TypedValue("int", "kLoads", LOADS),
-        TypedValue("bool", "kAligned", int(columns.is_aligned)),
-        TypedValue("bool", "kOneRow", int(chunks.is_one_row)),
-        TypedValue("bool", "kEqual", int(columns.is_equal)),
-        TypedValue("using", "Position", position_type),
-    )
-    last_chunk = ceil_div(rows, chunks.rows) - 1
-    arguments = [
-        TypedValue(position_type, "pitch", pitch),
-        TypedValue(position_type, "chunk_pitch", pitch * chunks.rows),
-        TypedValue(DIVISOR, "by_chunk_tiles", divisor(chunks.tiles)),
-        TypedValue("unsigned", "tile_bytes", chunks.block.tile_bytes),
-        TypedValue("unsigned", "chunk_tiles", chunks.tiles),
-        TypedValue("unsigned", "chunk_rows", chunks.rows),
-        TypedValue("unsigned", "last_chunk", last_chunk),
-        TypedValue("unsigned", "last_rows", rows - last_chunk * chunks.rows),
-        *_tables(split, columns, chunks, slots),
-    ]
+    """The launch for outputs that fit its parameters, in these chunks."""
+    slots = _slots(split, assumptions, columns)
     registers = THREAD_REGISTERS[columns.is_aligned]
-    resident = resident_blocks(assumptions.limits, THREADS, registers)
-    code, packed = specialize("rows", slots, resident, constants, arguments)
-    rows_text = "a single row" if rows == 1 else "wide outputs"
+    code, packed = specialize(
+        "rows",
+        slots,
+        resident_blocks(assumptions.limits, THREADS, registers),
+        _constants(columns, chunks),
+        [*_numbers(split, chunks), *_tables(split, columns, chunks, slots)],
+    )
     return KernelLaunch(
         code=code,
         packed=packed,
-        outputs=outputs,
+        outputs=split.outputs,
         total_bytes=split.total_bytes,
         is_streaming=assumptions.is_streaming,
         grid=chunks.grid,
         bytes_in_flight=LOADS * VECTOR,
-        reason=f"{rows_text}, {'not ' * (not columns.is_aligned)}aligned to {VECTOR} bytes",
+        reason=_reason(split, columns),
         threads=chunks.block.threads,
     )
 
 
+def _slots(split: RowSplit, assumptions: Assumptions, columns: Columns) -> int:
+    """The outputs that the parameters have room for."""
+    count = len(split.outputs)
+    if split.rows == 1:
+        # In a mixture of experts, other outputs are empty in each call; there is room for all.
+        count = max(count, assumptions.output_count)
+    return min(columns.capacity(assumptions.limits), capacity(count))
+
+
+def _constants(columns: Columns, chunks: Chunks) -> tuple[TypedValue, ...]:
+    """The constants of a launch, which select its specialization."""
+    return (
+        TypedValue("int", "kLoads", LOADS),
+        TypedValue("bool", "kAligned", int(columns.is_aligned)),
+        TypedValue("bool", "kOneRow", int(chunks.is_one_row)),
+        TypedValue("bool", "kEqual", int(columns.is_equal)),
+        TypedValue("using", "Position", chunks.position_type),
+    )
+
+
+def _numbers(split: RowSplit, chunks: Chunks) -> Iterator[TypedValue]:
+    """The arguments about rows and chunks."""
+    rows, pitch, *_ = split
+    last_chunk = ceil_div(rows, chunks.rows) - 1
+    yield TypedValue(chunks.position_type, "pitch", pitch)
+    yield TypedValue(chunks.position_type, "chunk_pitch", pitch * chunks.rows)
+    yield TypedValue(DIVISOR, "by_chunk_tiles", divisor(chunks.tiles))
+    yield TypedValue("unsigned", "tile_bytes", chunks.block.tile_bytes)
+    yield TypedValue("unsigned", "chunk_tiles", chunks.tiles)
+    yield TypedValue("unsigned", "chunk_rows", chunks.rows)
+    yield TypedValue("unsigned", "last_chunk", last_chunk)
+    yield TypedValue("unsigned", "last_rows", rows - last_chunk * chunks.rows)
+
+
+def _reason(split: RowSplit, columns: Columns) -> str:
+    """Why outputs are copied by `rows`, in one line."""
+    outputs = "a single row" if split.rows == 1 else "wide outputs"
+    aligned = "aligned" if columns.is_aligned else "not aligned"
+    return f"{outputs}, {aligned} to {VECTOR} bytes"
+
+
 def _tables(split: RowSplit, columns: Columns, chunks: Chunks, slots: int) -> Iterator[TypedValue]:
     """The tables of outputs, which have a single entry if all outputs are equal."""
-    type_ = columns.table_type
-    entries = slots
-    widths = split.widths
-    offsets = split.offsets
     if columns.is_equal:
-        type_ = COUNT_64 if chunks.is_one_row else "unsigned"
-        entries = 1
-        widths = widths[:1]
-        offsets = offsets[:1]
+        type_ = chunks.position_type
+        offsets = split.offsets[:1]
+        widths = split.widths[:1]
         output_tiles = chunks.output_tiles[0]
         yield TypedValue(DIVISOR, "by_output_tiles", divisor(output_tiles))
         yield TypedValue("unsigned", "output_tiles", output_tiles)
+        slots = 1
     else:
+        type_ = columns.table_type
+        offsets = split.offsets
+        widths = split.widths
         starts = accumulate(chunks.output_tiles[:-1], initial=0)
         yield TypedValue("unsigned", "tile_starts", padded_table(starts, slots, UNUSED_TILE))
-    yield TypedValue(type_, "offsets", padded_table(offsets, entries, 0))
-    yield TypedValue(type_, "widths", padded_table(widths, entries, 0))
+    yield TypedValue(type_, "offsets", padded_table(offsets, slots, 0))
+    yield TypedValue(type_, "widths", padded_table(widths, slots, 0))
     # The width of a single row may be too large for a divisor.
     if not chunks.is_one_row:
-        yield TypedValue(DIVISOR, "by_width", padded_table(divisors(widths), entries, divisor(1)))
+        yield TypedValue(DIVISOR, "by_width", padded_table(divisors(widths), slots, divisor(1)))
