@@ -105,7 +105,10 @@ def check_output_arrays(
             raise InvalidArgumentError(f"out[{index}]{_mismatch_text(mismatch)}")
     if pair := first_overlap([source, *outputs]):
         first, second = (f"out[{index - 1}]" if index else "array" for index in pair)
-        raise InvalidArgumentError(f"{first} and {second} share memory; they must not overlap")
+        raise InvalidArgumentError(
+            f"{first} and {second} share memory; they must not overlap. Fix: give each output "
+            "memory of its own"
+        )
 
 
 def _mismatch_text(mismatch: Mismatch) -> str:

@@ -34,11 +34,11 @@ class _Cupy(Adapter):
 
     def empty(self, like: ArrayView, new: NewArrays, stream: Stream | None = None) -> Allocation:
         dtype = dtype_of(like.owner, like.type) if new.dtype is None else new.dtype
-        rest = iter(new.shapes)
+        remaining = iter(new.shapes)
         try:
-            arrays = driver.load().empty(device_number(like.device), rest, dtype)
+            arrays = driver.load().empty(device_number(like.device), remaining, dtype)
         except (MemoryError, RuntimeError) as error:
-            raise allocation_error(like, new.shapes, rest, dtype, error) from None
+            raise allocation_error(like, new.shapes, remaining, dtype, error) from None
         return arrays, [array.data.ptr for array in arrays]
 
     def strided(self, packed: Any, shape: Shape, strides: Shape) -> Any:

@@ -37,11 +37,11 @@ class _Numpy(Adapter):
     def empty(self, like: ArrayView, new: NewArrays, stream: Stream | None = None) -> Allocation:
         # The view has only the type's string, which extensions such as bfloat16 share.
         dtype = like.owner.dtype if new.dtype is None else new.dtype
-        rest = iter(new.shapes)
+        remaining = iter(new.shapes)
         try:
-            arrays = list(map(np.empty, rest, repeat(dtype)))
+            arrays = list(map(np.empty, remaining, repeat(dtype)))
         except MemoryError as error:
-            raise allocation_error(like, new.shapes, rest, dtype, error) from None
+            raise allocation_error(like, new.shapes, remaining, dtype, error) from None
         return arrays, list(map(_address, arrays))
 
     def strided(self, packed: np.ndarray, shape: Shape, strides: Shape) -> np.ndarray:

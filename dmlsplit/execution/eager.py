@@ -54,10 +54,8 @@ def split(
     Parameters
     ----------
     array : array
-        A NumPy, CuPy, PyTorch or JAX array, or one of any library with DLPack, of one or more
-        dimensions, any strides, and any data type but Python objects; or a dask.array, which is
-        split lazily, block by block; its pieces have chunks of one size if it has one chunk along
-        the axis, otherwise rechunk them before you store them.
+        A NumPy, CuPy, PyTorch, JAX or dask array, or one of any library with DLPack. It has one or
+        more dimensions, any strides, and any data type but Python objects.
     sizes_or_count : int or sequence of int
         The size of each piece along the axis, or the number of equal pieces. Sizes may be 0, and
         must add up to the size of the axis; a number must divide it.
@@ -65,8 +63,7 @@ def split(
         The dimension to split; a negative axis counts from the end.
     out : sequence of arrays, optional
         Arrays to write to, one per piece, with the shape and type of the piece and any strides.
-        They must not share memory with each other or with `array`. None allocates new ones. For a
-        dask.array, it must be None; JAX's arrays, which are immutable, cannot be in it.
+        They must not share memory with each other or with `array`. None allocates new ones.
     dim : int, optional
         PyTorch's name for `axis`; give only one of the two.
 
@@ -94,6 +91,12 @@ def split(
     --------
     Device.compile : Compiles a split once, for many arrays.
     numpy.split : Views; a sequence holds the positions of cuts.
+
+    Notes
+    -----
+    A dask.array is split lazily, block by block, and `out` must be None. Its pieces have chunks of
+    one size if it has one chunk along the axis; otherwise rechunk them before you store them. JAX's
+    arrays are immutable, so they cannot be in `out`.
 
     Examples
     --------

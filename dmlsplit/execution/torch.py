@@ -77,8 +77,10 @@ def _check_tracked_outputs(out: Sequence[Tensor], count: int, is_traced: bool) -
         raise InvalidArgumentError(NO_GRADIENT)
     for index, tensor in enumerate(out):
         if tensor.__class__.__module__ not in torch_adapter.TORCH_MODULES:
-            name = f"out[{index}] is a {tensor.__class__.__qualname__}"
-            raise InvalidArgumentError(f"{name}; it must be a torch.Tensor or a Parameter")
+            raise InvalidArgumentError(
+                f"out[{index}] is a {tensor.__class__.__qualname__}; it must be a torch.Tensor or "
+                "a Parameter"
+            )
 
 
 def _split_for_onnx(

@@ -13,7 +13,7 @@ from dmlsplit.arrays import torch_private
 from dmlsplit.arrays.adapter import Shape
 from dmlsplit.arrays.array_view import byte_bounds
 from dmlsplit.arrays.overlap import are_disjoint
-from dmlsplit.arrays.torch_adapter import element_type, record_writes
+from dmlsplit.arrays.torch_adapter import record_writes, type_string_of
 from dmlsplit.backends import Program
 from dmlsplit.checks import are_plain_ints, piece_sizes
 from dmlsplit.execution.in_memory import prepared_split
@@ -66,7 +66,7 @@ def _sizes_if_small(
     """The axis, and the piece sizes if torch copies them faster than the engine, else ()."""
     shape = tuple(shape)
     axis, sizes = piece_sizes(shape, sizes_or_count, axis)
-    element_type(dtype)  # Refuses elements that are not whole bytes.
+    type_string_of(dtype)  # Refuses elements that are not whole bytes.
     rows = prod(shape[:axis])
     inner = prod(shape[axis + 1 :])
     width = dtype.itemsize
@@ -119,7 +119,7 @@ _fields_of = attrgetter("dtype", "shape", "is_cpu", "requires_grad")
 def _required(shape: Shape, steps: Shape, dtype: Any, axis: int, sizes_or_count: Any) -> _Required:
     """What a split requires of outputs; `steps` are strides in elements."""
     axis, sizes = piece_sizes(tuple(shape), sizes_or_count, axis)
-    element_type(dtype)  # Refuses elements that are not whole bytes.
+    type_string_of(dtype)  # Refuses elements that are not whole bytes.
     pieces = list(map(torch.Size, piece_shapes(tuple(shape), axis, sizes)))
     width = dtype.itemsize
     # Elements of complex tensors may be conjugated lazily, and then no field is equal.

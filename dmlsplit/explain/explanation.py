@@ -55,7 +55,7 @@ def _geometry_lines(desc: SplitOperatorDesc, geometry: SplitGeometry) -> Iterato
             end = f" to {start + width - 1}" if width > 1 else ""
             of_rows = "" if has_one_row else " of every row"
             yield f"{size}, {'bytes' if end else 'byte'} {start}{end}{of_rows}"
-    yield from omitted_line(len(geometry.pieces), _SHOWN, "output")
+    yield from omitted_line(geometry.output_count, _SHOWN, "output")
 
 
 def _loops(piece: StridedCopy) -> str:

@@ -16,15 +16,15 @@ from dmlsplit.geometry import SplitGeometry, ceil_div
 from dmlsplit.messages import counted, omitted_line
 
 PAGE_WIDTH = 760  # pixels
-_MARGIN = 20
-_LINE = 14
-_GAP = 18
-_SIDE_BY_SIDE = 4
-_LETTER = 7  # the mean width of a letter in a label
+_MARGIN = 20  # pixels around the drawing
+_LINE = 14  # pixels: the height of a line
+_GAP = 18  # pixels between two tensors
+_SIDE_BY_SIDE = 4  # outputs that fit below the input, if they are as wide together
+_LETTER = 7  # pixels: the mean width of a letter in a label
 # Limits; the picture says what it leaves out.
-MAX_RUNS = 3000
-MAX_LINES = 12
-MAX_OUTPUTS = 12
+MAX_RUNS = 3000  # of all outputs together
+MAX_LINES = 12  # of each tensor
+MAX_DRAWN_OUTPUTS = 12
 # A row of at most this many elements is a pixel, of which a line holds several.
 _PIXEL_ELEMENTS = 4
 # The most elements of a line of pixels.
@@ -92,7 +92,7 @@ def _output_pages(
     geometry: SplitGeometry, runs: list[_Run], rows: int, limit: int
 ) -> Iterator[_Page]:
     """The pages of the outputs; a line has `rows` rows, but at most `limit` bytes."""
-    for index, piece in enumerate(geometry.pieces[:MAX_OUTPUTS]):
+    for index, piece in enumerate(geometry.pieces[:MAX_DRAWN_OUTPUTS]):
         outer = rows * abs(piece.loops[0].output_stride) if piece.loops else 0
         line_bytes = min(max(outer, piece.run_bytes, 1), limit)
         yield _page([(run.dst, run) for run in runs if run.output == index], line_bytes)
@@ -147,7 +147,7 @@ def _line_layout(desc: SplitOperatorDesc, geometry: SplitGeometry) -> tuple[int,
 
 def _runs(geometry: SplitGeometry) -> Iterator[_Run]:
     """The first runs of every output, MAX_RUNS together."""
-    share = max(1, MAX_RUNS // max(1, len(geometry.pieces)))
+    share = max(1, MAX_RUNS // max(1, geometry.output_count))
     for output, piece in enumerate(geometry.pieces[:MAX_RUNS]):
         src_steps = [loop.input_stride for loop in piece.loops]
         dst_steps = [loop.output_stride for loop in piece.loops]
@@ -193,13 +193,13 @@ def _shapes(page: _Page, scale: float, x: float, y: int) -> Iterator[str]:
 
 def _notes(geometry: SplitGeometry, pages: list[_Page]) -> Iterator[str]:
     """What the picture leaves out; the first page is that of the input."""
-    yield from omitted_line(len(geometry.pieces), MAX_OUTPUTS, "output")
+    yield from omitted_line(geometry.output_count, MAX_DRAWN_OUTPUTS, "output")
     source, *outputs = [page.drawn_bytes for page in pages]
-    output_bytes = sum(piece.total_bytes for piece in geometry.pieces[:MAX_OUTPUTS])
+    output_bytes = sum(piece.total_bytes for piece in geometry.pieces[:MAX_DRAWN_OUTPUTS])
     if source < geometry.total_bytes or sum(outputs) < output_bytes:
         yield (
-            f"the picture shows at most {MAX_OUTPUTS} outputs, {MAX_LINES} lines of each tensor "
-            f"and {MAX_RUNS} runs of bytes"
+            f"the picture shows at most {MAX_DRAWN_OUTPUTS} outputs, {MAX_LINES} lines of each "
+            f"tensor and {MAX_RUNS} runs of bytes"
         )
 
 

@@ -46,10 +46,10 @@ def compile_programs(number: int, cases: Iterable[Case]) -> Programs:
     begin = perf_counter()
     limits = loaded.limits(number)
     names_by_source = {
-        form.code.source: form.code.kernel
+        specialization.code.source: specialization.code.kernel
         for case in cases
         for launch in planned(case, limits)
-        for form in (launch, *launch.siblings())
+        for specialization in (launch, *launch.siblings())
     }
     kernels = [loaded.kernels.load(number, *code) for code in names_by_source.items()]
     seconds = perf_counter() - begin

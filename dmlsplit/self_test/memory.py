@@ -189,9 +189,9 @@ class GpuMemory:
         with self._device("asking for free memory"):
             return int(self._cuda.runtime.memGetInfo()[0])
 
-    def _device(self, what: str, needed: int | None = None) -> AbstractContextManager[None]:
+    def _device(self, action: str, needed: int | None = None) -> AbstractContextManager[None]:
         """Make the device current, and turn CUDA's errors into the library's."""
-        return self._driver.on_device(self.number, f"{what} failed", needed)
+        return self._driver.on_device(self.number, f"{action} failed", needed)
 
 
 Memory: TypeAlias = HostMemory | GpuMemory
@@ -206,5 +206,5 @@ def other_memories(number: int) -> Iterator[tuple[str, GpuMemory | None]]:
     """Other kinds of memory by name; None for those that the GPU does not have."""
     runtime = driver.load().cupy.cuda.runtime
     for name, allocator, attribute in _OTHERS:
-        has = runtime.deviceGetAttribute(getattr(runtime, attribute), number)
-        yield name, GpuMemory(number, allocator) if has else None
+        is_supported = runtime.deviceGetAttribute(getattr(runtime, attribute), number)
+        yield name, GpuMemory(number, allocator) if is_supported else None

@@ -70,7 +70,7 @@ class NumpyProgram(NamedTuple):
 
 
 def program_of(geometry: SplitGeometry) -> NumpyProgram:
-    """The program of a geometry."""
+    """Assignments for each output that has elements."""
     pieces = enumerate(geometry.pieces)
     return NumpyProgram([_nest(output, piece) for output, piece in pieces if piece.run_bytes])
 

@@ -97,7 +97,7 @@ def _call_of(outputs: int) -> Callable[..., bytes]:
 
 
 def program_of(geometry: SplitGeometry, library: Library) -> NativeProgram:
-    """The program of a geometry."""
+    """The tasks of a geometry, planned for the kind and the cache of this processor."""
     # Input and outputs together take twice `total_bytes`. On one thread, stores are non-temporal if
     # that is two thirds of the cache or more; on several, which also have caches of their own, if
     # it is all of the cache or more.

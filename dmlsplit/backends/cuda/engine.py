@@ -43,7 +43,7 @@ class CudaProgram(NamedTuple):
         for launch in plan(self.geometry, *alignments, driver.limits(device)):
             kernel = kernels.loaded(device, launch.code.source)
             if kernel is None:
-                codes = [form.code for form in (launch, *launch.siblings())]
+                codes = [specialization.code for specialization in (launch, *launch.siblings())]
                 kernel, *_ = [kernels.load(device, code.source, code.kernel) for code in codes]
             launcher = driver.launcher(device, kernel, launch)
             launches.append((selector(launch.outputs, count), launcher))
@@ -102,7 +102,7 @@ class CudaBackend:
         return f"cuda:{self.number}"
 
     def compile(self, geometry: SplitGeometry) -> CudaProgram:
-        """The program of a geometry. Kernels are compiled by `prepare`, or by the first `bind`."""
+        """A program without variants: kernels are compiled by `prepare`, or by the first `bind`."""
         rows = geometry.row_split
         count = geometry.output_count
         select_nonempty = (

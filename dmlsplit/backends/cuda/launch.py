@@ -315,10 +315,10 @@ def divisors(numbers: Sequence[int]) -> Iterable[tuple[int, int]]:
     """The `Divisor` of each number, up to 2^31, in less time than one by one if they are many."""
     if len(numbers) < NUMPY_FROM_DIVISORS:
         return map(divisor, numbers)
-    by = np.array(numbers, np.int64)
+    array = np.array(numbers, np.int64)
     # The exponent is the bit length of the integer, which a float holds exactly below 2^53.
-    shifts = np.frexp(by - 1)[1]
-    magics = -(-(1 << 31 + shifts.astype(np.int64)) // by)
+    shifts = np.frexp(array - 1)[1]
+    magics = -(-(1 << 31 + shifts.astype(np.int64)) // array)
     return zip(magics.tolist(), shifts.tolist(), strict=True)
 
 

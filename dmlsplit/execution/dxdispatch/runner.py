@@ -192,8 +192,9 @@ def _memory(resource: Resource, end: int) -> Any:
     try:
         memory = np.zeros(max(end, start + filled), np.uint8)
     except MemoryError:
-        what = f"resource {resource.name!r}: {end} bytes do not fit in memory"
-        raise OutOfMemoryError(what) from None
+        raise OutOfMemoryError(
+            f"resource {resource.name!r}: {end} bytes do not fit in memory"
+        ) from None
     values.fill(memory[start : start + filled])
     return memory
 
@@ -205,8 +206,8 @@ def _deliver(command: OutputCommand, values: np.ndarray) -> str:
     header = b""
     if target is None:
         # Floats have six significant digits, as in C++ streams.
-        form = "{:g}" if values.dtype.kind == "f" else "{}"
-        return f"Resource '{name}': {', '.join(map(form.format, values.tolist()))}"
+        number_format = "{:g}" if values.dtype.kind == "f" else "{}"
+        return f"Resource '{name}': {', '.join(map(number_format.format, values.tolist()))}"
     if target.suffix.lower() == ".npy":
         header = npy_header(command.shape or (len(values),), False, values.dtype)
     with prefix_errors(command.path):
@@ -216,8 +217,8 @@ def _deliver(command: OutputCommand, values: np.ndarray) -> str:
                 file.write(header)
                 file.write(values.data)
         except OSError as error:
-            why = one_line(error, with_path=False)
-            raise InvalidArgumentError(f"{target} cannot be written: {why}") from None
+            reason = one_line(error, with_path=False)
+            raise InvalidArgumentError(f"{target} cannot be written: {reason}") from None
     return f"Resource '{name}' written to '{printable(str(target))}'"
 
 

@@ -310,11 +310,11 @@ def _nest_tables(
     sizes, input_strides, output_strides = zip(*chain.from_iterable(item_loops), strict=True)
     steps = tuple(nest.loops[-1].input_stride for nest in nests)
     stride = OFFSET_64 if needs.has_64_bit_strides else "int"
-    divisors = [divisor(size, bits) for size in sizes]
+    magics, shifts = zip(*[divisor(size, bits) for size in sizes], strict=True)
     yield TypedValue(index, "counts", tuple(map(trips, item_loops)))
     yield TypedValue(index, "minus_sizes", tuple((1 << bits) - size for size in sizes))
-    yield TypedValue(index, "magics", tuple(by.magic for by in divisors))
-    yield TypedValue("unsigned", "shifts", tuple(by.shift for by in divisors))
+    yield TypedValue(index, "magics", magics)
+    yield TypedValue("unsigned", "shifts", shifts)
     yield TypedValue(stride, "input_strides", input_strides)
     yield TypedValue(stride, "output_strides", output_strides)
     yield TypedValue(stride, "steps", steps)
