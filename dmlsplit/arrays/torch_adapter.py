@@ -136,7 +136,7 @@ def _check_memory(tensor: Any, name: str) -> None:
     private = _torch_private()
     if type(tensor) not in private.PLAIN_TYPES:
         raise _subclass_error(tensor, name)
-    if private.jit_trace():
+    if private.is_jit_tracing():
         raise InvalidArgumentError(
             f"{name} is used inside torch.jit.trace, which would not record the split. "
             "Fix: torch.export.export"

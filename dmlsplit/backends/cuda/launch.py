@@ -27,9 +27,11 @@ THREADS = 256
 # in flight.
 LOADS = 4
 
-# C++ types: of counts, sizes and indices that may exceed 2^32, and of strides and offsets in bytes.
+# The C++ type of counts, sizes and indices that may exceed 2^32.
 COUNT_64 = "unsigned long long"
+# The C++ type of strides and offsets in bytes, which may be negative.
 OFFSET_64 = "long long"
+# The C++ type of common.cuh that divides by a number without a division.
 DIVISOR = "Divisor"
 # The format in `struct` of arguments of each type. A `Divisor` is two numbers.
 _FORMATS = {
