@@ -16,6 +16,8 @@ from dmlsplit.backends.cuda import cupy_driver as driver
 
 
 class _Cupy(Adapter):
+    """CuPy, whose calls go through the driver."""
+
     def view(self, array: Any, name: str) -> ArrayView:
         # The CUDA array interface has the same values, but takes several times as long.
         dtype = array.dtype

@@ -12,6 +12,8 @@ from dmlsplit.errors import InvalidArgumentError
 
 
 class _Numpy(Adapter):
+    """NumPy, and memory of the CPU in general."""
+
     def view(self, array: np.ndarray, name: str) -> ArrayView:
         dtype = array.dtype
         if dtype.hasobject:

@@ -37,6 +37,8 @@ DTENSOR_MODULE = "torch.distributed.tensor"
 
 
 class _Torch(Adapter):
+    """PyTorch, for tensors that it does not track (`why_tracked`)."""
+
     def view(self, tensor: Any, name: str) -> ArrayView:
         if tracked := why_tracked(tensor):
             reason, fix = tracked

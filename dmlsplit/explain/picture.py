@@ -204,5 +204,6 @@ def _notes(geometry: SplitGeometry, pages: list[_Page]) -> Iterator[str]:
 
 
 def _text(x: float, y: int, text: str, bold: bool = False) -> str:
+    """A line of text that begins at x, on the baseline y."""
     weight = ' font-weight="bold"' if bold else ""
     return f'<text x="{x:g}" y="{y}"{weight}>{escape(text)}</text>'

@@ -130,6 +130,7 @@ def selftest(
 
 
 def _check_arguments(seconds: float, show: object, progress: object, strict: bool) -> None:
+    """Refuse arguments of `selftest` of a wrong type or value."""
     is_number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
     if not (is_number and 0 <= seconds < inf):
         raise InvalidArgumentError(f"seconds is {seconds!r}; it must be a number, 0 or more")

@@ -178,6 +178,7 @@ def _replace_command(installed: Sequence[str], extra: str) -> str:
 
 
 def _install_command(extra: str) -> str:
+    """The command that installs dmlsplit with an extra."""
     return f"pip install 'dmlsplit[{extra}]'"
 
 
@@ -187,4 +188,5 @@ def cuda_version_text(version: int) -> str:
 
 
 def _capability(number: int) -> str:
+    """A compute capability such as 90 in its usual form, ``9.0``."""
     return f"{number // 10}.{number % 10}"
