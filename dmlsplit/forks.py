@@ -19,7 +19,8 @@ else:
         """A property that is computed once, without the lock that functools has in Python 3.11."""
 
         def __init__(self, compute: "Callable[[Any], Any]") -> None:
-            self.func, self.__doc__ = compute, compute.__doc__
+            self.func = compute
+            self.__doc__ = compute.__doc__
 
         def __get__(self, owner: "Any", owner_type: type) -> "Any":
             if owner is None:

@@ -105,7 +105,10 @@ def check_output_arrays(
             raise InvalidArgumentError(f"out[{index}]{_mismatch_text(mismatch)}")
     if pair := first_overlap([source, *outputs]):
         first, second = (f"out[{index - 1}]" if index else "array" for index in pair)
-        raise InvalidArgumentError(f"{first} and {second} share memory; they must not overlap")
+        raise InvalidArgumentError(
+            f"{first} and {second} share memory; they must not overlap. Fix: give each output "
+            "memory of its own"
+        )
 
 
 def _mismatch_text(mismatch: Mismatch) -> str:
@@ -117,7 +120,8 @@ def _mismatch_text(mismatch: Mismatch) -> str:
         case "strides":
             return f": strides are {actual}; its elements must not overlap"
         case "type":
-            actual, required = data_type_name(actual), data_type_name(required)
+            actual = data_type_name(actual)
+            required = data_type_name(required)
             fix = f"Fix: pass an array of {required}"
             return f": data type is {actual}; it must be {required}. {fix}"
     return f": {field} is {actual}; it must be {required}"

@@ -62,15 +62,15 @@ class Adapter(Protocol):
 
 
 def allocation_error(
-    like: ArrayView, shapes: Shapes, rest: Iterator[Shape], dtype: Any, error: Exception
+    like: ArrayView, shapes: Shapes, remaining: Iterator[Shape], dtype: Any, error: Exception
 ) -> DmlError:
-    """The error for an array that did not fit in memory; `rest` still has the shapes after it."""
-    failed = max(0, len(shapes) - len(list(rest)) - 1)
+    """The error for an array that did not fit in memory; `remaining` has the shapes after it."""
+    failed = max(0, len(shapes) - len(list(remaining)) - 1)
     size = prod(shapes[failed]) * int(dtype.itemsize)
     if like.device == "cpu":
         return OutOfMemoryError(f"an output of {size} bytes does not fit in memory")
-    what, device = "an output cannot be allocated", device_number(like.device)
-    return driver.load().dml_error(error, device, what, size)
+    device = device_number(like.device)
+    return driver.load().dml_error(error, device, "an output cannot be allocated", size)
 
 
 def package_of(value: object) -> str:
@@ -83,9 +83,9 @@ def type_name(value: object) -> str:
     return f"{package_of(value)}.{type(value).__qualname__}".removeprefix("builtins.")
 
 
-def sharing_error(array: Any, name: str, error: Exception) -> InvalidArgumentError:
+def sharing_error(array: Any, name: str, reason: Exception | str) -> InvalidArgumentError:
     """The error for an array whose library does not share its memory."""
     return InvalidArgumentError(
-        f"{name}, a {type_name(array)}, cannot be shared without a copy: {error}. "
+        f"{name}, a {type_name(array)}, cannot be shared without a copy: {reason}. "
         "Fix: view its bytes as an integer type of the same size"
     )

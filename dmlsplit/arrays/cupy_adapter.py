@@ -16,21 +16,31 @@ from dmlsplit.backends.cuda import cupy_driver as driver
 
 
 class _Cupy(Adapter):
+    """CuPy, whose calls go through the driver."""
+
     def view(self, array: Any, name: str) -> ArrayView:
         # The CUDA array interface has the same values, but takes several times as long.
-        dtype, memory = array.dtype, array.data
-        typestr, device = type_string(dtype), device_name(memory.device_id)
-        address, shape, strides, width = memory.ptr, array.shape, array.strides, dtype.itemsize
-        fields = array, address, shape, strides, typestr, width, device, False
+        dtype = array.dtype
+        memory = array.data
+        fields = (
+            array,
+            memory.ptr,
+            array.shape,
+            array.strides,
+            type_string(dtype),
+            dtype.itemsize,
+            device_name(memory.device_id),
+            False,
+        )
         return new_array_view(ArrayView, fields)
 
     def empty(self, like: ArrayView, new: NewArrays, stream: Stream | None = None) -> Allocation:
         dtype = dtype_of(like.owner, like.type) if new.dtype is None else new.dtype
-        rest = iter(new.shapes)
+        remaining = iter(new.shapes)
         try:
-            arrays = driver.load().empty(device_number(like.device), rest, dtype)
+            arrays = driver.load().empty(device_number(like.device), remaining, dtype)
         except (MemoryError, RuntimeError) as error:
-            raise allocation_error(like, new.shapes, rest, dtype, error) from None
+            raise allocation_error(like, new.shapes, remaining, dtype, error) from None
         return arrays, [array.data.ptr for array in arrays]
 
     def strided(self, packed: Any, shape: Shape, strides: Shape) -> Any:

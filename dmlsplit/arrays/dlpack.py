@@ -15,7 +15,9 @@ from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.geometry import packed_byte_strides
 
 # DLDeviceType of the DLPack standard.
-CPU, CUDA, CUDA_MANAGED = 1, 2, 13
+CPU = 1
+CUDA = 2
+CUDA_MANAGED = 13
 
 # Fixes for arrays that may be lazy, by type name. They load no more than the pieces need.
 _FIXES = {
@@ -75,7 +77,8 @@ def converted_like(like: Any, arrays: list[Any]) -> list[Any]:
 def _imported(like: Any, arrays: list[Any], from_dlpack: Callable[[Any], Any]) -> list[Any]:
     """Arrays imported by a library, on the device of `like`."""
     pieces = [from_dlpack(array) for array in arrays]
-    dtype, piece_dtype = arrays[0].dtype, getattr(pieces[0], "dtype", None)
+    dtype = arrays[0].dtype
+    piece_dtype = getattr(pieces[0], "dtype", None)
     if getattr(piece_dtype, "itemsize", dtype.itemsize) != dtype.itemsize:
         raise InvalidArgumentError(
             f"array has data type {dtype}, but {package_of(like)} would make pieces of "
@@ -106,8 +109,11 @@ def cuda_view(array: Any, name: str, number: int | None) -> ArrayView:
     # CuPy names its current stream, on which splits run too; other libraries may have pending work.
     if interface.get("stream") and package_of(array) != "cupy":
         driver.load().wait_for(number, interface["stream"])
-    dtype, shape = dtype_of(array, interface["typestr"]), tuple(interface["shape"])
-    typestr, width, device = type_string(dtype), dtype.itemsize, device_name(number)
+    dtype = dtype_of(array, interface["typestr"])
+    shape = tuple(interface["shape"])
+    typestr = type_string(dtype)
+    width = dtype.itemsize
+    device = device_name(number)
     strides = tuple(interface.get("strides") or packed_byte_strides(shape, width))
     is_read_only = bool(read_only) or is_immutable
     return ArrayView(array, address, shape, strides, typestr, width, device, is_read_only)

@@ -12,6 +12,8 @@ from dmlsplit.errors import InvalidArgumentError
 
 
 class _Numpy(Adapter):
+    """NumPy, and memory of the CPU in general."""
+
     def view(self, array: np.ndarray, name: str) -> ArrayView:
         dtype = array.dtype
         if dtype.hasobject:
@@ -22,19 +24,26 @@ class _Numpy(Adapter):
             raise InvalidArgumentError(
                 f"{name} is masked; its pieces would lose the mask. Fix: split .data and .mask"
             )
-        address, typestr, width = _address(array), type_string(dtype), dtype.itemsize
-        shape, strides, read_only = array.shape, array.strides, not array.flags.writeable
-        fields = array, address, shape, strides, typestr, width, "cpu", read_only
+        fields = (
+            array,
+            _address(array),
+            array.shape,
+            array.strides,
+            type_string(dtype),
+            dtype.itemsize,
+            "cpu",
+            not array.flags.writeable,
+        )
         return new_array_view(ArrayView, fields)
 
     def empty(self, like: ArrayView, new: NewArrays, stream: Stream | None = None) -> Allocation:
         # The view has only the type's string, which extensions such as bfloat16 share.
         dtype = like.owner.dtype if new.dtype is None else new.dtype
-        rest = iter(new.shapes)
+        remaining = iter(new.shapes)
         try:
-            arrays = list(map(np.empty, rest, repeat(dtype)))
+            arrays = list(map(np.empty, remaining, repeat(dtype)))
         except MemoryError as error:
-            raise allocation_error(like, new.shapes, rest, dtype, error) from None
+            raise allocation_error(like, new.shapes, remaining, dtype, error) from None
         return arrays, list(map(_address, arrays))
 
     def strided(self, packed: np.ndarray, shape: Shape, strides: Shape) -> np.ndarray:

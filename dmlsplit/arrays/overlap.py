@@ -18,12 +18,14 @@ def overlapping_pairs(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, i
     The other one is the earlier span that ends last.
     """
     areas = sorted((span, index) for index, span in enumerate(spans))
-    last_end, last_index = 0, 0
+    last_end = 0
+    last_index = 0
     for (low, high), index in areas:
         if low < last_end:
             yield index, last_index
         if high > last_end:
-            last_end, last_index = high, index
+            last_end = high
+            last_index = index
 
 
 def column_ranges(views: Sequence[ArrayView]) -> list[tuple[int, int]] | None:

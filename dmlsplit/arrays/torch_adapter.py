@@ -37,11 +37,15 @@ DTENSOR_MODULE = "torch.distributed.tensor"
 
 
 class _Torch(Adapter):
+    """PyTorch, for tensors that it does not track (`why_tracked`)."""
+
     def view(self, tensor: Any, name: str) -> ArrayView:
-        if reason := why_tracked(tensor):
-            what, fix = reason
-            rule = "such a tensor can only be the input of dmlsplit.split"
-            raise InvalidArgumentError(f"{name} {what}; {rule}. Fix: {fix}")
+        if tracked := why_tracked(tensor):
+            reason, fix = tracked
+            raise InvalidArgumentError(
+                f"{name} {reason}; such a tensor can only be the input of dmlsplit.split. "
+                f"Fix: {fix}"
+            )
         return untracked_view(tensor, name)
 
     def empty(self, like: ArrayView, new: NewArrays, stream: Stream | None = None) -> Allocation:
@@ -49,11 +53,13 @@ class _Torch(Adapter):
             with _torch().cuda.stream(_external(stream, device_number(like.device))):
                 return self.empty(like, new)
         dtype = like.owner.dtype if new.dtype is None else getattr(_torch(), new.dtype.name)
-        empty, device, rest = _torch().empty, like.owner.device, iter(new.shapes)
+        empty = _torch().empty
+        device = like.owner.device
+        remaining = iter(new.shapes)
         try:
-            tensors = [empty(shape, dtype=dtype, device=device) for shape in rest]
+            tensors = [empty(shape, dtype=dtype, device=device) for shape in remaining]
         except RuntimeError as error:
-            raise allocation_error(like, new.shapes, rest, dtype, error) from None
+            raise allocation_error(like, new.shapes, remaining, dtype, error) from None
         return tensors, [tensor.data_ptr() for tensor in tensors]
 
     def strided(self, packed: Any, shape: Shape, strides: Shape) -> Any:
@@ -76,20 +82,23 @@ def untracked_view(tensor: Any, name: str) -> ArrayView:
     _check_memory(tensor, name)
     width = tensor.element_size()
     try:
-        address, shape, steps = tensor.data_ptr(), tuple(tensor.shape), tensor.stride()
+        address = tensor.data_ptr()
+        shape = tuple(tensor.shape)
+        steps = tensor.stride()
         strides, end = _layout(shape, steps, width)
         size = tensor.untyped_storage().nbytes()
-        if size < tensor.storage_offset() * width + end:
-            memory = f"{'too little' if size else 'no'} memory"
-            raise InvalidArgumentError(
-                f"{name} has {memory}, because its storage was resized to {size} bytes. "
-                "Fix: untyped_storage().resize_(...), then fill it; with FSDP, unshard()"
-            )
-        if not address and end:
-            raise RuntimeError("it has no memory")
+        needed = tensor.storage_offset() * width + end
     except RuntimeError as error:
         raise sharing_error(tensor, name, error) from None
-    typestr = element_type(tensor.dtype)
+    if size < needed:
+        memory = "too little memory" if size else "no memory"
+        raise InvalidArgumentError(
+            f"{name} has {memory}, because its storage was resized to {size} bytes. "
+            "Fix: untyped_storage().resize_(...), then fill it; with FSDP, unshard()"
+        )
+    if not address and end:
+        raise sharing_error(tensor, name, "it has no memory")
+    typestr = type_string_of(tensor.dtype)
     device = device_name(tensor.get_device()) if tensor.is_cuda else "cpu"
     fields = tensor, address, shape, strides, typestr, width, device, False
     return new_array_view(ArrayView, fields)
@@ -104,8 +113,8 @@ def why_tracked(tensor: Any) -> tuple[str, str] | None:
     torch = private.torch
     if type(tensor) not in private.PLAIN_TYPES:
         is_fake = isinstance(tensor, (private.FakeTensor, private.FunctionalTensor))
-        what = f"is a {type_name(tensor)}, which has no memory"
-        return (what, _FIX_WITHOUT_MEMORY) if is_fake and not tensor.is_nested else None
+        reason = f"is a {type_name(tensor)}, which has no memory"
+        return (reason, _FIX_WITHOUT_MEMORY) if is_fake and not tensor.is_nested else None
     if private.is_transformed(tensor):
         return "is inside a transform of torch.func", _FIX_WITHOUT_MEMORY
     # With gradients disabled, parameters may be read and written, as in torch.
@@ -119,8 +128,8 @@ def why_tracked(tensor: Any) -> tuple[str, str] | None:
     if tensor.is_meta:
         return "is on the meta device and has no memory", _FIX_WITHOUT_MEMORY
     if tensor.is_conj() or tensor.is_neg():
-        what = "is a lazily conjugated or negated view: its memory does not hold its values"
-        return what, "resolve_conj().resolve_neg()"
+        reason = "is a lazily conjugated or negated view: its memory does not hold its values"
+        return reason, "resolve_conj().resolve_neg()"
     return None
 
 
@@ -129,7 +138,7 @@ def _check_memory(tensor: Any, name: str) -> None:
     private = _torch_private()
     if type(tensor) not in private.PLAIN_TYPES:
         raise _subclass_error(tensor, name)
-    if private.jit_trace():
+    if private.is_jit_tracing():
         raise InvalidArgumentError(
             f"{name} is used inside torch.jit.trace, which would not record the split. "
             "Fix: torch.export.export"
@@ -164,15 +173,18 @@ def _subclass_error(tensor: Any, name: str) -> InvalidArgumentError:
     if tensor.is_nested:
         check_layout(tensor, name)
     if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
-        what, fix = "which has no memory of its own", "split the tensors that it is made of"
+        reason = "which has no memory of its own"
+        fix = "split the tensors that it is made of"
         if hasattr(tensor, "to_local"):  # a DTensor
             fix = "to_local()"
     elif torch.nn.parameter.is_lazy(tensor):
-        what, fix = "which has no elements yet", "call its module once, or materialize(shape)"
+        reason = "which has no elements yet"
+        fix = "call its module once, or materialize(shape)"
     else:
-        what, fix = "whose pieces would be plain tensors", "as_subclass(torch.Tensor)"
+        reason = "whose pieces would be plain tensors"
+        fix = "as_subclass(torch.Tensor)"
     return InvalidArgumentError(
-        f"{name} is a {type_name(tensor)}, {what}; it must be a torch.Tensor or a Parameter. "
+        f"{name} is a {type_name(tensor)}, {reason}; it must be a torch.Tensor or a Parameter. "
         f"Fix: {fix}"
     )
 
@@ -204,13 +216,14 @@ def _layout(shape: Shape, steps: Shape, width: int) -> tuple[Shape, int]:
 
 
 @cache
-def element_type(dtype: Any) -> str:
+def type_string_of(dtype: Any) -> str:
     """NumPy's type string of a torch type; torch's own name if NumPy has none."""
-    # `itemsize` does not say if torch packs several elements into a byte.
-    stored = _torch().empty(8, dtype=dtype, device="cpu").untyped_storage().nbytes()
-    if stored != 8 * dtype.itemsize:
+    # Torch may pack several elements into a byte, of which `itemsize` says nothing. The bytes of
+    # eight elements are also the bits of one.
+    bits = _torch().empty(8, dtype=dtype, device="cpu").untyped_storage().nbytes()
+    if bits != 8 * dtype.itemsize:
         raise InvalidArgumentError(
-            f"an element of {dtype} has {stored} bits; it must have whole bytes. "
+            f"an element of {dtype} has {bits} bits; it must have whole bytes. "
             "Fix: split the torch.uint8 tensor that holds the elements"
         )
     name = str(dtype).removeprefix("torch.")

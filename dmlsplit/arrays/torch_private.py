@@ -22,7 +22,7 @@ try:
     increment_version = torch._C._increment_version
     has_transforms = torch._C._are_functorch_transforms_active
     is_transformed = torch._C._functorch.is_functorch_wrapped_tensor
-    jit_trace = torch._C._get_tracing_state
+    is_jit_tracing = torch._C._is_tracing
     # As in Triton. The public call makes a Stream, which takes several times as long.
     current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # None without CUDA
     forward_ad = torch.autograd.forward_ad

@@ -41,7 +41,7 @@ class Backend(Protocol):
         """``cpu`` or ``cuda:N``."""
 
     def compile(self, geometry: SplitGeometry) -> Program:
-        """The program of a geometry.
+        """Make the program that copies a geometry's bytes on this device.
 
         Its kernels may be compiled later: by `prepare`, or for the first addresses.
         """

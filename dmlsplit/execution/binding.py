@@ -86,10 +86,12 @@ class _TensorBinding:
     """A tensor of an operator, and what it requires of the memory that is bound to it."""
 
     def __init__(self, name: str, tensor: TensorDesc, device: str, is_output: bool) -> None:
-        self.name, self.tensor = name, tensor
+        self.name = name
+        self.tensor = tensor
         width = tensor.element_bytes
         typestr = ("|" if width == 1 else _NATIVE) + tensor.data_type.numpy_name
-        strides, read_only = byte_strides(tensor), not is_output
+        strides = byte_strides(tensor)
+        read_only = not is_output
         self.required = Requirement(tensor.sizes, strides, typestr, width, device, read_only)
 
     def bound(self, binding: Any, violations: list[Violation]) -> ArrayView:
@@ -115,8 +117,10 @@ class _TensorBinding:
         ]
         broken += _broken_buffer_rules(self.tensor, binding, array)
         violations += [violation_of(self.name, rule) for rule in broken]
-        size, start = self.tensor.total_tensor_size_in_bytes, array.address + binding.offset
-        device, read_only = self.required.device, array.read_only
+        size = self.tensor.total_tensor_size_in_bytes
+        start = array.address + binding.offset
+        device = self.required.device
+        read_only = array.read_only
         return ArrayView(array.owner, start, (size,), (1,), "|u1", 1, device, read_only)
 
     def bound_or_none(self, binding: Any, violations: list[Violation]) -> ArrayView | None:
@@ -124,7 +128,8 @@ class _TensorBinding:
         try:
             return self.bound(binding, violations)
         except InvalidArgumentError as error:
-            rule, text = RULES["DML-BIND-KIND"], error.message
+            rule = RULES["DML-BIND-KIND"]
+            text = error.message
             allowed = f"an array on {self.required.device}"
             violations.append(Violation(rule, self.name, found=text, allowed=allowed, text=text))
             return None
@@ -152,7 +157,8 @@ class BindingTable:
     """
 
     def __init__(self, desc: SplitOperatorDesc, device: str) -> None:
-        self.desc, self.device = desc, device
+        self.desc = desc
+        self.device = device
         source, *outputs = named_tensors(desc)
         self._input = _TensorBinding(*source, device, is_output=False)
         self._outputs = [_TensorBinding(*output, device, is_output=True) for output in outputs]
@@ -247,7 +253,8 @@ def _broken_buffer_rules(
     tensor: TensorDesc, binding: BufferBinding, array: ArrayView
 ) -> Iterator[BrokenRule]:
     """The rules of DML_BUFFER_BINDING that the range of a buffer, `array`, breaks."""
-    offset, total = binding.offset, tensor.total_tensor_size_in_bytes
+    offset = binding.offset
+    total = tensor.total_tensor_size_in_bytes
     start, end = array.span
     available = max(0, end - start - offset)
     size = available if binding.size_in_bytes is None else binding.size_in_bytes

@@ -103,13 +103,16 @@ def _add_tasks(
 ) -> dict[Any, Any]:
     """Add the tasks of the pieces; return a dispatch for each block that is cut."""
     dispatches: dict[Any, Any] = {}
-    starts, ranges = [0, *accumulate(sizes)], list(map(range, array.numblocks))
+    starts = [0, *accumulate(sizes)]
+    ranges = list(map(range, array.numblocks))
     for chunk, (low, high) in enumerate(pairwise([0, *accumulate(array.chunks[axis])])):
         parts = [(pieces[n], end - begin) for n, begin, end in pieces_in(starts, low, high)]
         split_block = partial(split, sizes_or_count=tuple(size for _, size in parts), axis=axis)
-        is_cut, ranges[axis] = len(parts) > 1, range(chunk, chunk + 1)
+        is_cut = len(parts) > 1
+        ranges[axis] = range(chunk, chunk + 1)
         for position in product(*ranges):
-            block, result = (array.name, *position), (dispatch, *position)
+            block = (array.name, *position)
+            result = (dispatch, *position)
             if is_cut:
                 dispatches[result] = split_block, block
             for number, (piece, _) in enumerate(parts):

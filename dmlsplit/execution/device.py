@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NoReturn, overload
+from typing import Any, NoReturn, SupportsIndex, overload
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from dmlsplit.backends import Backend, BoundCopy, Program
 from dmlsplit.backends.cuda import cupy_driver as driver
 from dmlsplit.backends.cuda.streams import stream_handle
 from dmlsplit.backends.find import default_backend, find_backend
-from dmlsplit.checks import instance
+from dmlsplit.checks import instance, integer
 from dmlsplit.directml.levels import NEWEST, FeatureLevel, support_table
 from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
 from dmlsplit.directml.tensor import TensorDataType, byte_strides
@@ -105,13 +105,15 @@ class Device:
         Raises
         ------
         InvalidArgumentError
-            If a level is not recognised. If `requested` is not a list, the error is also a
+            If a level is not recognised. If `requested` is not iterable, the error is also a
             TypeError.
         UnsupportedError
             If the device supports none of them.
         """
         if not isinstance(requested, Iterable):
-            raise ArgumentTypeError(f"requested is {requested!r}; it must be a list of levels")
+            raise ArgumentTypeError(
+                f"requested is {requested!r}; it must be an iterable of levels, such as a list"
+            )
         levels = [FeatureLevel.parse(level) for level in requested]
         supported = [level for level in levels if level <= self.feature_level]
         if not supported:
@@ -176,7 +178,9 @@ class Device:
         """
         return _compile(self, instance("desc", desc, SplitOperatorDesc))
 
-    def warm(self, descs: Iterable[SplitOperatorDesc], alignment: int | None = None) -> None:
+    def warm(
+        self, descs: Iterable[SplitOperatorDesc], alignment: SupportsIndex | None = None
+    ) -> None:
         """Compile the kernels of these splits in advance.
 
         Later calls of operators and of ``dml.split`` that make one of these splits do not wait for
@@ -194,16 +198,20 @@ class Device:
         Raises
         ------
         InvalidArgumentError
-            If `alignment` is another value, or `compile` refuses a split. If `descs` is not a list
-            of descriptors, the error is also a TypeError.
+            If `alignment` is another value, or `compile` refuses a split. If `alignment` is not an
+            integer, or `descs` is not an iterable of descriptors, the error is also a TypeError.
         """
         if not isinstance(descs, Iterable):
-            raise ArgumentTypeError(f"descs is {descs!r}; it must be a list of descriptors")
-        is_power = type(alignment) is int and alignment in (1, 2, 4, 8, 16)
-        if alignment is not None and not is_power:
-            raise InvalidArgumentError(f"alignment is {alignment!r}; it must be 1, 2, 4, 8 or 16")
+            raise ArgumentTypeError(
+                f"descs is {descs!r}; it must be an iterable of descriptors, such as a list"
+            )
+        common_alignment = 1 if alignment is None else integer("alignment", alignment)
+        if common_alignment not in (1, 2, 4, 8, 16):
+            raise InvalidArgumentError(
+                f"alignment is {common_alignment}; it must be 1, 2, 4, 8 or 16"
+            )
         for desc in descs:
-            self.compile(desc)._prepared.program.prepare(alignment or 1)
+            self.compile(desc)._prepared.program.prepare(common_alignment)
 
     def __repr__(self) -> str:
         why = "" if self.reason is None else f", reason={self.reason!r}"
@@ -236,14 +244,16 @@ class CompiledOperator:
     """
 
     def __init__(self, device: Device, desc: SplitOperatorDesc, program: Program) -> None:
-        self.device, self.desc = device, desc
+        self.device = device
+        self.desc = desc
         self._table = BindingTable(desc, device.name)
         self._prepared = PreparedSplit(program, _new_outputs(desc))
         tensors = desc.input_tensor, *desc.output_tensors
         is_packed = device.name == "cpu" and all(tensor.strides is None for tensor in tensors)
         # What `_split_by_slices` compares and passes on.
         self._shape = desc.input_tensor.sizes if is_packed else None
-        self._dtype, self._sizes = self._prepared.outputs.dtype, desc.split_sizes
+        self._dtype = self._prepared.outputs.dtype
+        self._sizes = desc.split_sizes
 
     @overload
     def __call__(self, array: BufferBinding, stream: Stream | None = None) -> list[Any]: ...
@@ -284,7 +294,8 @@ class CompiledOperator:
         """`__call__` inside the context of the stream."""
         if stream is None and (pieces := self._split_by_slices(array)) is not None:
             return pieces
-        source, like = self._table.bind_input(array), array
+        source = self._table.bind_input(array)
+        like = array
         if isinstance(array, BufferBinding):
             # The buffer's own ndarray class, such as numpy.matrix, must not become the outputs'.
             like = None if is_native(array.buffer) else array.buffer
@@ -297,7 +308,8 @@ class CompiledOperator:
     @property
     def _subject(self) -> str:
         """The split, in one line."""
-        desc, sizes = self.desc, shown(self.desc.split_sizes)
+        desc = self.desc
+        sizes = shown(self.desc.split_sizes)
         return f"on {self.device.name}: {desc.input_tensor}, axis {desc.axis} into {sizes}"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -334,7 +346,9 @@ class CompiledOperator:
 
     def _split_into(self, array: Any, outputs: Sequence[Any], stream: Stream | None) -> None:
         """`dispatch` inside the context of the stream."""
-        needs_table = stream is not None or outputs is None  # which refuses these
+        # The table refuses outputs that are None, which slices would allocate. The engine refuses
+        # streams on the CPU, of which slices know nothing.
+        needs_table = stream is not None or outputs is None
         if needs_table or self._split_by_slices(array, outputs) is None:
             self._prepared.split_into(*self._table.bind(array, outputs), stream)
 
@@ -445,7 +459,8 @@ def _stream_context(device: str, stream: Stream) -> AbstractContextManager[objec
 def _new_outputs(desc: SplitOperatorDesc) -> NewArrays:
     """The outputs that a call allocates."""
     tensors = desc.output_tensors
-    width, dtype = tensors[0].element_bytes, np.dtype(tensors[0].data_type.numpy_name)
+    width = tensors[0].element_bytes
+    dtype = np.dtype(tensors[0].data_type.numpy_name)
     if all(tensor.strides is None for tensor in tensors):
         return NewArrays(tuple(tensor.sizes for tensor in tensors), dtype)
     buffers = tuple((tensor.total_tensor_size_in_bytes // width,) for tensor in tensors)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any, SupportsIndex, overload
 
 from dmlsplit.arrays.torch_adapter import DTENSOR_MODULE, TORCH_MODULES
@@ -54,10 +53,8 @@ def split(
     Parameters
     ----------
     array : array
-        A NumPy, CuPy, PyTorch or JAX array, or one of any library with DLPack, of one or more
-        dimensions, any strides, and any data type but Python objects; or a dask.array, which is
-        split lazily, block by block; its pieces have chunks of one size if it has one chunk along
-        the axis, otherwise rechunk them before you store them.
+        A NumPy, CuPy, PyTorch, JAX or dask array, or one of any library with DLPack. It has one or
+        more dimensions, any strides, and any data type but Python objects.
     sizes_or_count : int or sequence of int
         The size of each piece along the axis, or the number of equal pieces. Sizes may be 0, and
         must add up to the size of the axis; a number must divide it.
@@ -65,8 +62,7 @@ def split(
         The dimension to split; a negative axis counts from the end.
     out : sequence of arrays, optional
         Arrays to write to, one per piece, with the shape and type of the piece and any strides.
-        They must not share memory with each other or with `array`. None allocates new ones. For a
-        dask.array, it must be None; JAX's arrays, which are immutable, cannot be in it.
+        They must not share memory with each other or with `array`. None allocates new ones.
     dim : int, optional
         PyTorch's name for `axis`; give only one of the two.
 
@@ -95,6 +91,12 @@ def split(
     Device.compile : Compiles a split once, for many arrays.
     numpy.split : Views; a sequence holds the positions of cuts.
 
+    Notes
+    -----
+    A dask.array is split lazily, block by block, and `out` must be None. Its pieces have chunks of
+    one size if it has one chunk along the axis; otherwise rechunk them before you store them. JAX's
+    arrays are immutable, so they cannot be in `out`.
+
     Examples
     --------
     >>> import numpy as np
@@ -115,20 +117,25 @@ def split(
             f"axis is {axis!r} and dim is {dim!r}, two names for one argument; give only one"
         )
     # Not type(), because torch.compile cannot trace it for a Parameter.
-    return _split_of(array.__class__.__module__)(array, sizes_or_count, axis, out)
+    module = array.__class__.__module__
+    return (_splits.get(module) or _split_of(module))(array, sizes_or_count, axis, out)
+
+
+# The splits for the arrays of modules, each from its first call. A dictionary, because
+# torch.compile cannot trace a cache.
+_splits: dict[str, Callable[..., list[Any]]] = {}
 
 
 def _split_of(module: str) -> Callable[..., list[Any]]:
-    """The split for the arrays of a module."""
+    """The split for the arrays of a module, which is kept for later calls."""
     is_torch = module in TORCH_MODULES or module == DTENSOR_MODULE
     if is_torch and sys.modules["torch"].compiler.is_dynamo_compiling():
-        from dmlsplit.execution import torch  # it can trace neither a lock nor a cache
+        from dmlsplit.execution import torch  # it cannot trace a lock
 
         return torch.split
-    return _import_split("torch" if is_torch else module)
+    return _splits.setdefault(module, _import_split("torch" if is_torch else module))
 
 
-@lru_cache(maxsize=64)  # saves 1 us per call
 def _import_split(module: str) -> Callable[..., list[Any]]:
     """The split of the library of a module, which is imported now if it was not yet."""
     with late_import():

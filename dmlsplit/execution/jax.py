@@ -22,8 +22,10 @@ from dmlsplit.execution.in_memory import prepared_split
 from dmlsplit.geometry import packed_byte_strides, piece_shapes
 
 # XLA compiles each piece of its own split separately: 16 pieces take 10 times as long to compile as
-# a callback, and 512 pieces 100 times as long. But XLA's split of a small array runs in less time.
-FEW_PIECES, MAX_BYTES = 16, 1 << 20
+# a callback, and 512 pieces 100 times as long.
+FEW_PIECES = 16
+# Below this size, XLA's split runs in less time than a callback.
+MAX_BYTES = 1 << 20
 
 
 def _is_for_jax(array: Any, out: object) -> bool:
@@ -112,15 +114,18 @@ def _primitive() -> Any:
     from jax.extend.core import Primitive
     from jax.interpreters import ad, batching, mlir
 
-    primitive, lax_split = Primitive("dml_split"), jax.lax.split_p
+    primitive = Primitive("dml_split")
+    lax_split = jax.lax.split_p
     primitive.multiple_results = True
-    primitive.impl, primitive.abstract_eval = lax_split.impl, lax_split.abstract_eval
+    primitive.impl = lax_split.impl
+    primitive.abstract_eval = lax_split.abstract_eval
     ad.deflinear2(primitive, ad.get_primitive_transpose(lax_split))
     jet.deflinear(primitive)
     mlir.register_lowering(primitive, _lowered)
 
     def batched(arrays: Any, dimensions: Any, axis: int, sizes: Shape) -> Any:
-        (array,), (batch,) = arrays, dimensions
+        (array,) = arrays
+        (batch,) = dimensions
         pieces = primitive.bind(array, axis=axis + (axis >= batch), sizes=sizes)
         return pieces, [batch] * len(sizes)
 
@@ -179,7 +184,8 @@ def _copy(axis: int, sizes: Shape, context: Any, pieces: Sequence[Any], array: A
     """Copy an XLA buffer into those of its pieces."""
     device_type, number = array.__dlpack_device__()
     device = "cpu" if device_type == CPU else device_name(number)
-    shape, item_bytes = array.shape, array.dtype.itemsize
+    shape = array.shape
+    item_bytes = array.dtype.itemsize
     strides = packed_byte_strides(shape, item_bytes)
     prepared = prepared_split((device, shape, strides, item_bytes), axis, sizes)
     stream = None if device == "cpu" else context.stream
@@ -188,7 +194,8 @@ def _copy(axis: int, sizes: Shape, context: Any, pieces: Sequence[Any], array: A
 
 
 _pointer = pythonapi.PyCapsule_GetPointer
-_pointer.argtypes, _pointer.restype = (py_object, c_char_p), c_void_p
+_pointer.argtypes = (py_object, c_char_p)
+_pointer.restype = c_void_p
 
 
 def _address(buffer: Any) -> int:

@@ -179,9 +179,9 @@ def run(arguments: Arguments, x: ArrayT, device: Device | str | None = None) -> 
         source = None if element_type is ElementType.STRING else view(array, _NAME)
     if element_type is ElementType.UNDEFINED:
         swapped = str(dtype)[:1] in "<>"
-        has = "that type in native byte order only" if swapped else "no such type"
+        allowed = "that type in native byte order only" if swapped else "no such type"
         fix = "convert it to native byte order" if swapped else ""
-        refuse(operator, f"{_NAME} has data type {dtype}", f"ONNX has {has}", fix)
+        refuse(operator, f"{_NAME} has data type {dtype}", f"ONNX has {allowed}", fix)
     for message in arguments.assumed:
         warnings.warn(message, stacklevel=3)
     shape = array.shape if source is None else source.shape

@@ -142,7 +142,8 @@ def _run(
 
 def _carrier(source: ArrayView) -> tuple[TensorDataType, int]:
     """The DirectML type that carries an array's elements, and how many of it an element takes."""
-    data_type, width = _BY_NUMPY_NAME.get(source.type[1:]), source.item_bytes
+    data_type = _BY_NUMPY_NAME.get(source.type[1:])
+    width = source.item_bytes
     if data_type is not None:
         return data_type, 1
     if width in (1, 2, 4, 8):

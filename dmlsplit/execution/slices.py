@@ -14,13 +14,21 @@ import numpy as np
 
 from dmlsplit.checks import are_plain_ints, piece_sizes
 
-# Slices of up to MAX_BYTES in all and MAX_PIECES pieces are copied in less time than the engine
-# takes, unless there are many: NumPy copies 16 elements that are alone, as pieces of one column
-# are, in the time of one longer run.
-MAX_BYTES, MAX_PIECES, MAX_COST, RUN_COST = 256 << 10, 64, 24 << 10, 16
-# Flags of arrays that are packed, have memory of their own and can be written: NPY_ARRAY_CARRAY
-# without alignment, and NPY_ARRAY_OWNDATA.
-_OWN_MEMORY, _OUTPUT = 0x4, 0x1 | 0x4 | 0x400
+# Slices of up to this size in all are copied in less time than the engine takes.
+MAX_BYTES = 256 << 10
+# The most pieces for which that is so.
+MAX_PIECES = 64
+# NumPy copies this many elements that are alone, as pieces of one column are, in the time of one
+# longer run.
+RUN_COST = 16
+# The most elements that are alone, longer runs counted as RUN_COST of them each, before the engine
+# takes less time.
+MAX_COST = 24 << 10
+# NPY_ARRAY_OWNDATA: the flag of arrays that have memory of their own.
+_OWN_MEMORY = 0x4
+# The flags of such arrays that are also packed and can be written: NPY_ARRAY_CARRAY without
+# alignment.
+_OUTPUT = 0x1 | _OWN_MEMORY | 0x400
 _Index = tuple[slice, ...]
 
 

@@ -32,21 +32,30 @@ def split(
 ) -> list[Tensor]:
     """`dml.split` of a tensor."""
     # This is first, because torch.compile must not trace what follows.
-    if _is_compiling() or array.__class__.__module__ == torch_adapter.DTENSOR_MODULE:
+    if _is_compiling():
         return _split_tracked(array, sizes_or_count, axis, out)
     if pieces := split_small(array, sizes_or_count, axis, out):
         return pieces
-    if torch_adapter.why_tracked(array):
+    is_distributed = array.__class__.__module__ == torch_adapter.DTENSOR_MODULE
+    if is_distributed or torch_adapter.why_tracked(array):
         return _split_tracked(array, sizes_or_count, axis, out)
-    source = torch_adapter.untracked_view(array, "array")
-    return split_view(source, array, sizes_or_count, axis, out)
+    return _split_untracked(array, sizes_or_count, axis, out)
 
 
 def _is_compiling() -> bool:
     """Whether torch.compile traces the caller."""
     # A function of its own: after a graph break, torch.compile runs the caller without tracing it,
     # but compiles what the caller calls. Compiled, this function always returns True.
-    return bool(torch.compiler.is_dynamo_compiling())
+    is_compiling: bool = torch.compiler.is_dynamo_compiling()
+    return is_compiling
+
+
+def _split_untracked(
+    array: Tensor, sizes_or_count: Any, axis: Any, out: Sequence[Tensor] | None = None
+) -> list[Tensor]:
+    """Split a tensor that `split_small` leaves to the engine, and that torch does not track."""
+    source = torch_adapter.untracked_view(array, "array")
+    return split_view(source, array, sizes_or_count, axis, out)
 
 
 def _split_tracked(
@@ -77,8 +86,10 @@ def _check_tracked_outputs(out: Sequence[Tensor], count: int, is_traced: bool) -
         raise InvalidArgumentError(NO_GRADIENT)
     for index, tensor in enumerate(out):
         if tensor.__class__.__module__ not in torch_adapter.TORCH_MODULES:
-            name = f"out[{index}] is a {tensor.__class__.__qualname__}"
-            raise InvalidArgumentError(f"{name}; it must be a torch.Tensor or a Parameter")
+            raise InvalidArgumentError(
+                f"out[{index}] is a {tensor.__class__.__qualname__}; it must be a torch.Tensor or "
+                "a Parameter"
+            )
 
 
 def _split_for_onnx(
@@ -142,12 +153,16 @@ def _unchecked_sizes(
 
 def _kernel(array: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
     """The kernel of ``split``. torch has handled gradients before it calls one."""
-    return split(array.detach(), sizes, dim)
+    values = array.detach()
+    return split_small(values, sizes, dim, None) or _split_untracked(values, sizes, dim)
 
 
 def _kernel_into(array: Tensor, sizes: Sequence[int], dim: int, out: Sequence[Tensor]) -> None:
     """The kernel of ``split_out``."""
-    split(array.detach(), sizes, dim, out=[tensor.detach() for tensor in out])
+    values = array.detach()
+    outputs = [tensor.detach() for tensor in out]
+    if not split_small(values, sizes, dim, outputs):
+        _split_untracked(values, sizes, dim, outputs)
 
 
 # Kernels are not compiled, because dml.split would then call the operator again, and recurse.

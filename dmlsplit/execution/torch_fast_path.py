@@ -9,20 +9,31 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, UntypedStorage
 
-from dmlsplit.arrays import torch_private
 from dmlsplit.arrays.adapter import Shape
 from dmlsplit.arrays.array_view import byte_bounds
 from dmlsplit.arrays.overlap import are_disjoint
-from dmlsplit.arrays.torch_adapter import element_type, record_writes
+from dmlsplit.arrays.torch_adapter import record_writes, type_string_of
+from dmlsplit.arrays.torch_private import (
+    PLAIN_TYPES,
+    dispatch_modes,
+    is_forward_mode,
+    is_jit_tracing,
+)
 from dmlsplit.backends import Program
 from dmlsplit.checks import are_plain_ints, piece_sizes
 from dmlsplit.execution.in_memory import prepared_split
 from dmlsplit.geometry import piece_shapes
 
-# Up to SMALL_BYTES, torch's own operator is faster than the engine, because it allocates outputs
-# without Python. The exception is many runs of two or more elements but less than LONG_RUN bytes:
-# torch copies them one element at a time, 6 runs of one element in the time of one such run.
-SMALL_BYTES, LONG_RUN, RUN_COST, MAX_COST = 8 << 20, 32, 6, 48 << 10
+# Up to this size, torch's own operator is faster than the engine, because it allocates outputs
+# without Python. The exception is MAX_COST.
+SMALL_BYTES = 8 << 20
+# Runs of fewer bytes, and two or more elements, are slow: torch copies one element at a time.
+LONG_RUN = 32
+# Torch copies this many runs of one element in the time of one slow run.
+RUN_COST = 6
+# The most runs of one element, slow ones counted as RUN_COST of them each, before the engine is
+# faster.
+MAX_COST = 48 << 10
 
 
 def split_small(
@@ -33,12 +44,10 @@ def split_small(
     None for any other tensor, where a compiler or a mode must see the split, and if an output is
     not exactly as required. Three pieces of 1 KB take 4 us instead of 12, outputs 5 instead of 14.
     """
-    if type(array) not in torch_private.PLAIN_TYPES or not array.is_cpu:
-        return None
-    if array.is_nested or array.is_quantized:
+    if type(array) not in PLAIN_TYPES or not array.is_cpu:
         return None
     try:
-        if not array.data_ptr() or torch_private.dispatch_modes() or torch_private.jit_trace():
+        if not array.data_ptr() or dispatch_modes() or is_jit_tracing():
             return None
         if type(sizes_or_count) is list:
             sizes_or_count = tuple(sizes_or_count)
@@ -49,7 +58,7 @@ def split_small(
         axis, sizes = _sizes_if_small(array.shape, array.dtype, axis, sizes_or_count)
         # This operator supports gradients.
         return list(torch.split_with_sizes_copy(array, sizes, axis)) if sizes else None
-    except RuntimeError:  # Sparse, inside a transform, or no memory: the engine's path says what.
+    except RuntimeError:  # Sparse, nested, in a transform, or no memory: the engine says what.
         return None
 
 
@@ -57,11 +66,15 @@ def split_small(
 def _sizes_if_small(
     shape: tuple[int, ...], dtype: Any, axis: int, sizes_or_count: int | tuple[int, ...]
 ) -> tuple[int, tuple[int, ...]]:
-    """The axis, and the piece sizes if torch copies them faster than the engine, else ()."""
+    """The axis, and the piece sizes if torch may copy them, faster than the engine, else ()."""
+    if torch.empty(0, dtype=dtype, device="cpu").is_quantized:
+        return axis, ()
+    type_string_of(dtype)  # Refuses elements that are not whole bytes.
     shape = tuple(shape)
     axis, sizes = piece_sizes(shape, sizes_or_count, axis)
-    element_type(dtype)  # Refuses elements that are not whole bytes.
-    rows, inner, width = prod(shape[:axis]), prod(shape[axis + 1 :]), dtype.itemsize
+    rows = prod(shape[:axis])
+    inner = prod(shape[axis + 1 :])
+    width = dtype.itemsize
     cost = rows * len(sizes) * RUN_COST
     if cost > MAX_COST:
         short = [size for size in sizes if size * inner * width < LONG_RUN]
@@ -75,10 +88,10 @@ def _fill(out: Any, array: Tensor, axis: int, sizes_or_count: Any) -> list[Tenso
 
     Each question is asked of all outputs at once, which takes a third of the time of `view`.
     """
-    if type(out) not in (list, tuple) or not torch_private.PLAIN_TYPES.issuperset(map(type, out)):
+    if type(out) not in (list, tuple) or not PLAIN_TYPES.issuperset(map(type, out)):
         return None
-    has_gradients = array.requires_grad or torch_private.is_forward_mode()
-    if has_gradients or any(map(Tensor.is_neg, (array, *out))):
+    has_gradients = array.requires_grad or is_forward_mode()
+    if array.is_quantized or has_gradients or any(map(Tensor.is_neg, (array, *out))):
         return None
     required = _required(array.shape, array.stride(), array.dtype, axis, sizes_or_count)
     if list(map(_fields_of, out)) != required.fields or not all(map(Tensor.is_contiguous, out)):
@@ -110,12 +123,14 @@ _fields_of = attrgetter("dtype", "shape", "is_cpu", "requires_grad")
 @lru_cache(maxsize=64)
 def _required(shape: Shape, steps: Shape, dtype: Any, axis: int, sizes_or_count: Any) -> _Required:
     """What a split requires of outputs; `steps` are strides in elements."""
+    type_string_of(dtype)  # Refuses elements that are not whole bytes.
     axis, sizes = piece_sizes(tuple(shape), sizes_or_count, axis)
-    element_type(dtype)  # Refuses elements that are not whole bytes.
-    pieces, width = list(map(torch.Size, piece_shapes(tuple(shape), axis, sizes))), dtype.itemsize
+    pieces = list(map(torch.Size, piece_shapes(tuple(shape), axis, sizes)))
+    width = dtype.itemsize
     # Elements of complex tensors may be conjugated lazily, and then no field is equal.
     fields = [(dtype, piece, not dtype.is_complex, False) for piece in pieces]
-    shape, strides = tuple(shape), tuple([step * width for step in steps])
+    shape = tuple(shape)
+    strides = tuple([step * width for step in steps])
     program = prepared_split(("cpu", shape, strides, width), axis, sizes).program
     _, end = byte_bounds(shape, strides, width)
     return _Required(fields, [piece.numel() * width for piece in pieces], end, program)

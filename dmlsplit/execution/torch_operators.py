@@ -30,7 +30,9 @@ class _Split(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(ctx: Any, array: Tensor, sizes: Sequence[int], dim: int) -> tuple[Tensor, ...]:
         # No tensor is kept, because a split is linear.
-        ctx.sizes, ctx.shape, ctx.dim = sizes, array.shape, axis_from_front(dim, array.dim())
+        ctx.sizes = sizes
+        ctx.shape = array.shape
+        ctx.dim = axis_from_front(dim, array.dim())
         ctx.set_materialize_grads(False)
         with torch_private.below_autograd():
             return tuple(SPLIT(array, sizes, dim))
@@ -110,8 +112,10 @@ def _fake_view(tensor: Tensor, start: int) -> ArrayView:
     width = tensor.element_size()
     (offset, *strides) = _example_values((tensor.storage_offset(), *tensor.stride()))
     steps = tuple(stride * width for stride in strides)
-    address, shape = start + offset * width, _example_values(tensor.shape)
-    typestr, device = str(tensor.dtype), str(tensor.device)
+    address = start + offset * width
+    shape = _example_values(tensor.shape)
+    typestr = str(tensor.dtype)
+    device = str(tensor.device)
     return ArrayView(tensor, address, shape, steps, typestr, width, device, False)
 
 
@@ -123,7 +127,8 @@ def _example_values(numbers: Sequence[int]) -> tuple[int, ...]:
 def checked_axis(array: Tensor, sizes: Sequence[int], dim: int) -> int:
     """The axis from the front. The sizes, which may be symbolic, must add up to its size."""
     dim = axis_from_front(dim, array.dim())
-    axis_size, check = array.shape[dim], partial(torch_private.check_with, _RefusedError)
+    axis_size = array.shape[dim]
+    check = partial(torch_private.check_with, _RefusedError)
     for size in sizes:
         check(size >= 0, lambda: f"sizes are {sizes}; none may be negative")
     check(
@@ -150,7 +155,8 @@ for schema in (
     "split_out(Tensor array, SymInt[] sizes, int dim, Tensor(a!)[] out) -> ()",
 ):
     LIBRARY.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
-SPLIT, SPLIT_OUT = torch.ops.dmlsplit.split.default, torch.ops.dmlsplit.split_out.default
+SPLIT = torch.ops.dmlsplit.split.default
+SPLIT_OUT = torch.ops.dmlsplit.split_out.default
 LIBRARY.impl("split", _split_with_derivatives, "Autograd")
 LIBRARY.impl("split", torch.split_with_sizes_copy, "FuncTorchBatched")
 for key in ("Autograd", "FuncTorchBatched"):

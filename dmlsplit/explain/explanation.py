@@ -55,7 +55,7 @@ def _geometry_lines(desc: SplitOperatorDesc, geometry: SplitGeometry) -> Iterato
             end = f" to {start + width - 1}" if width > 1 else ""
             of_rows = "" if has_one_row else " of every row"
             yield f"{size}, {'bytes' if end else 'byte'} {start}{end}{of_rows}"
-    yield from omitted_line(len(geometry.pieces), _SHOWN, "output")
+    yield from omitted_line(geometry.output_count, _SHOWN, "output")
 
 
 def _loops(piece: StridedCopy) -> str:
@@ -90,7 +90,8 @@ def _launch_lines(launches: Sequence[KernelLaunch], limits: DeviceLimits) -> Ite
 
 def _cost_lines(total_bytes: int, gpu: Gpu) -> Iterator[str]:
     """The bytes that are moved, and the least time that takes."""
-    seconds, bandwidth = gpu.seconds(total_bytes), gpu.bandwidth
+    seconds = gpu.seconds(total_bytes)
+    bandwidth = gpu.bandwidth
     yield f"bytes: {total_bytes} read, {total_bytes} written"
     if bandwidth is None or seconds is None:
         yield f"time: unknown, because the bandwidth of {printable(gpu.name)} is unknown"

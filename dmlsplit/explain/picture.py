@@ -16,17 +16,19 @@ from dmlsplit.geometry import SplitGeometry, ceil_div
 from dmlsplit.messages import counted, omitted_line
 
 PAGE_WIDTH = 760  # pixels
-_MARGIN = 20
-_LINE = 14
-_GAP = 18
-_SIDE_BY_SIDE = 4
-_LETTER = 7  # the mean width of a letter in a label
+_MARGIN = 20  # pixels around the drawing
+_LINE = 14  # pixels: the height of a line
+_GAP = 18  # pixels between two tensors
+_SIDE_BY_SIDE = 4  # outputs that fit below the input, if they are as wide together
+_LETTER = 7  # pixels: the mean width of a letter in a label
 # Limits; the picture says what it leaves out.
-MAX_RUNS = 3000
-MAX_LINES = 12
-MAX_OUTPUTS = 12
-# A row of at most _PIXEL_ELEMENTS is a pixel; a line holds several pixels, up to _LINE_ELEMENTS.
-_PIXEL_ELEMENTS, _LINE_ELEMENTS = 4, 64
+MAX_RUNS = 3000  # of all outputs together
+MAX_LINES = 12  # of each tensor
+MAX_DRAWN_OUTPUTS = 12
+# A row of at most this many elements is a pixel, of which a line holds several.
+_PIXEL_ELEMENTS = 4
+# The most elements of a line of pixels.
+_LINE_ELEMENTS = 64
 # Okabe and Ito's palette, readable with any colour vision: red, green and blue for the planes of an
 # image come first. It repeats after eight outputs.
 _COLOURS = "#d55e00 #009e73 #0072b2 #cc79a7 #e69f00 #56b4e9 #f0e442 #999999".split()
@@ -90,7 +92,7 @@ def _output_pages(
     geometry: SplitGeometry, runs: list[_Run], rows: int, limit: int
 ) -> Iterator[_Page]:
     """The pages of the outputs; a line has `rows` rows, but at most `limit` bytes."""
-    for index, piece in enumerate(geometry.pieces[:MAX_OUTPUTS]):
+    for index, piece in enumerate(geometry.pieces[:MAX_DRAWN_OUTPUTS]):
         outer = rows * abs(piece.loops[0].output_stride) if piece.loops else 0
         line_bytes = min(max(outer, piece.run_bytes, 1), limit)
         yield _page([(run.dst, run) for run in runs if run.output == index], line_bytes)
@@ -101,7 +103,8 @@ def _outputs(
 ) -> tuple[list[str], int]:
     """The outputs, side by side if they fit, and the y below them."""
     body: list[str] = []
-    x, bottom = float(_MARGIN), y
+    x = float(_MARGIN)
+    bottom = y
     for index, (page, tensor) in enumerate(zip(pages, desc.output_tensors, strict=False)):
         labels = _label(f"output {index}", tensor, page.drawn_bytes)
         width = max(page.line_bytes * scale, _LETTER * max(map(len, labels)))
@@ -110,7 +113,8 @@ def _outputs(
         body += (_text(x, y + line * _LINE, label) for line, label in enumerate(labels, 1))
         top = y + 2 * _LINE + _GAP // 2
         body += _shapes(page, scale, x, top)
-        x, bottom = x + width + _GAP, max(bottom, top + page.lines * _LINE)
+        x = x + width + _GAP
+        bottom = max(bottom, top + page.lines * _LINE)
     return body, bottom + _GAP
 
 
@@ -129,7 +133,8 @@ def _line_layout(desc: SplitOperatorDesc, geometry: SplitGeometry) -> tuple[int,
 
     A line has one row, or the pixels of an image's line.
     """
-    packed, tensor = geometry.row_split, desc.input_tensor
+    packed = geometry.row_split
+    tensor = desc.input_tensor
     if packed is None:
         steps = [abs(loop.input_stride) for piece in geometry.pieces for loop in piece.loops]
         return 1, max([*steps, *(piece.run_bytes for piece in geometry.pieces), 1])
@@ -142,7 +147,7 @@ def _line_layout(desc: SplitOperatorDesc, geometry: SplitGeometry) -> tuple[int,
 
 def _runs(geometry: SplitGeometry) -> Iterator[_Run]:
     """The first runs of every output, MAX_RUNS together."""
-    share = max(1, MAX_RUNS // max(1, len(geometry.pieces)))
+    share = max(1, MAX_RUNS // max(1, geometry.output_count))
     for output, piece in enumerate(geometry.pieces[:MAX_RUNS]):
         src_steps = [loop.input_stride for loop in piece.loops]
         dst_steps = [loop.output_stride for loop in piece.loops]
@@ -159,7 +164,8 @@ def _page(runs: list[tuple[int, _Run]], line_bytes: int) -> _Page:
     lines = min(MAX_LINES, ceil_div(end - first, line_bytes))
     parts = []
     for start, run in runs:
-        byte, stop = start - first, min(start - first + run.size, lines * line_bytes)
+        byte = start - first
+        stop = min(start - first + run.size, lines * line_bytes)
         while byte < stop:
             line, column = divmod(byte, line_bytes)
             size = min(stop - byte, line_bytes - column)
@@ -187,16 +193,17 @@ def _shapes(page: _Page, scale: float, x: float, y: int) -> Iterator[str]:
 
 def _notes(geometry: SplitGeometry, pages: list[_Page]) -> Iterator[str]:
     """What the picture leaves out; the first page is that of the input."""
-    yield from omitted_line(len(geometry.pieces), MAX_OUTPUTS, "output")
+    yield from omitted_line(geometry.output_count, MAX_DRAWN_OUTPUTS, "output")
     source, *outputs = [page.drawn_bytes for page in pages]
-    output_bytes = sum(piece.total_bytes for piece in geometry.pieces[:MAX_OUTPUTS])
+    output_bytes = sum(piece.total_bytes for piece in geometry.pieces[:MAX_DRAWN_OUTPUTS])
     if source < geometry.total_bytes or sum(outputs) < output_bytes:
         yield (
-            f"the picture shows at most {MAX_OUTPUTS} outputs, {MAX_LINES} lines of each tensor "
-            f"and {MAX_RUNS} runs of bytes"
+            f"the picture shows at most {MAX_DRAWN_OUTPUTS} outputs, {MAX_LINES} lines of each "
+            f"tensor and {MAX_RUNS} runs of bytes"
         )
 
 
 def _text(x: float, y: int, text: str, bold: bool = False) -> str:
+    """A line of text that begins at x, on the baseline y."""
     weight = ' font-weight="bold"' if bold else ""
     return f'<text x="{x:g}" y="{y}"{weight}>{escape(text)}</text>'

@@ -14,8 +14,8 @@ from dmlsplit.self_test.environment import Check, CheckState
 from dmlsplit.self_test.kernels import case_bind
 from dmlsplit.self_test.memory import GpuMemory, Memory
 
-# The widest output has more than 4 GiB, by more than a block or chunk of any kernel.
-OUTPUT_BYTES, MORE_BYTES = 1 << 32, 1 << 25
+OUTPUT_BYTES = 1 << 32  # 4 GiB, which the widest output exceeds
+MORE_BYTES = 1 << 25  # by which it does: more than a block or chunk of any kernel
 # Of such an output, only one part in this number is compared, to save the time of reading it back.
 STEP = 8
 
@@ -90,7 +90,8 @@ def _compare_far(near: Case, far: Case, backend: Backend, memory: Memory) -> Cas
     spread = memory.reserve(far.source.size)
     if spread is None:
         return None
-    data, pitch = near.data(), near.source.strides[0]
+    data = near.data()
+    pitch = near.source.strides[0]
     for number in range(near.shape[0]):
         block = data[number * pitch :][:pitch]
         memory.write(spread, block, number * far.source.strides[0])

@@ -42,7 +42,8 @@ def compare(case: Case, bind: Bind, memory: Memory, source: int | None = None) -
     """
     data = case.data()
     buffers = [memory.upload(image) for image in _images(case, data)]
-    starts, tensors = _starts(case), (case.source, *case.output_tensors)
+    starts = _starts(case)
+    tensors = (case.source, *case.output_tensors)
     input_address, *output_addresses = (
         buffer.address + start + tensor.origin
         for buffer, start, tensor in zip(buffers, starts, tensors, strict=True)
@@ -86,7 +87,8 @@ def _outcome(case: Case, data: np.ndarray, buffers: Sequence[Buffer], memory: Me
     """Compare the buffers with what they hold after a right split of `data`."""
     names = ["input", *(f"output {number}" for number in range(len(case.sizes)))]
     contents = [data, *case.expected(data)]
-    digest, first_difference = sha256(), None
+    digest = sha256()
+    first_difference = None
     rows = zip(names, contents, _in_buffers(case, contents), buffers, _starts(case), strict=True)
     for name, content, image, buffer, start in rows:
         actual = memory.read(buffer)

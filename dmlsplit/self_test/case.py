@@ -19,8 +19,10 @@ from dmlsplit.forks import cached_property
 from dmlsplit.geometry import SplitGeometry, packed_byte_strides, piece_shapes, split_geometry
 
 # The value of every output byte before a split. Bytes around and between the elements must still
-# have it afterwards. Bytes around the input differ, so that a copy of them shows.
-SENTINEL, AROUND_INPUT = 0xA5, 0x3C
+# have it afterwards.
+SENTINEL = 0xA5
+# The value of bytes around the input. It differs, so that a copy of them shows.
+AROUND_INPUT = 0x3C
 
 
 class Tensor(NamedTuple):
@@ -99,7 +101,8 @@ class Case:
     @cached_property
     def geometry(self) -> SplitGeometry:
         """The split as engines see it."""
-        axis, source = self.axis % len(self.shape), self.source
+        axis = self.axis % len(self.shape)
+        source = self.source
         strides = [tensor.strides for tensor in self.output_tensors]
         return split_geometry(self.shape, axis, self.sizes, self.width, source.strides, strides)
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import cycle, product
 
 from dmlsplit.backends.cuda.launch import DeviceLimits
+from dmlsplit.messages import counted
 from dmlsplit.self_test.case import Case, Mode
 from dmlsplit.self_test.kernels import planned
 from dmlsplit.self_test.paths import Pair, pairs_of, row_step
@@ -91,13 +92,16 @@ def _in_loops() -> Iterator[Case]:
     """Rows of `strided` and planes of `transpose`, in loops that cannot be merged."""
     for depth in range(len(_LOOP_SIZES) + 1):
         loops = _LOOP_SIZES[:depth]
-        rows, outer = (*loops, 24), _spread(loops, 80)
+        rows = (*loops, 24)
+        outer = _spread(loops, 80)
         for sizes in ((10, 14), (12, 12)):
             name = f"rows of {sizes[0]} in {depth} loops"
             yield Case(name, rows, sizes, phases=(0, 2), strides=(*outer, 3))
         if depth < len(_LOOP_SIZES):
-            planes, outer = (*loops, 9, 24), _spread(loops, 24 * 11)
-            strides, phases = (*outer, 1, 11), (0, 0) if depth % 2 else (2, 6)
+            planes = (*loops, 9, 24)
+            outer = _spread(loops, 24 * 11)
+            strides = (*outer, 1, 11)
+            phases = (0, 0) if depth % 2 else (2, 6)
             yield Case(f"planes in {depth} loops", planes, (8, 16), 2, phases, -1, strides)
 
 
@@ -152,5 +156,5 @@ def _can_grow(layout: Case) -> bool:
 
 def _of_rows(layout: Case, rows: int, sm_count: int) -> Case:
     """A layout with another number of rows, planned for a GPU of so many SMs."""
-    name = f"{layout.name}, {rows} rows for {sm_count} SM{'s' * (sm_count > 1)}"
+    name = f"{layout.name}, {rows} rows for {counted(sm_count, 'SM')}"
     return replace(layout, name=name, shape=(rows, *layout.shape[1:]), sm_count=sm_count)

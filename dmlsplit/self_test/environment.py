@@ -16,7 +16,7 @@ import numpy as np
 from dmlsplit.backends.cuda import cupy_driver as driver
 from dmlsplit.backends.cuda import installation, libcuda
 from dmlsplit.backends.cuda.gpus import gpu_of_device
-from dmlsplit.backends.cuda.installation import dotted
+from dmlsplit.backends.cuda.installation import cuda_version_text
 from dmlsplit.backends.cuda.nvml import device_at
 from dmlsplit.errors import DmlError, one_line
 from dmlsplit.self_test.memory import ALIGNMENT, GpuMemory, Memory
@@ -43,7 +43,8 @@ class Check(NamedTuple):
 
 def checks(memory: Memory) -> Iterator[Check]:
     """The checks that run before any kernel is compiled."""
-    python, packages = platform.python_version(), installation.installed_packages() or ["no CuPy"]
+    python = platform.python_version()
+    packages = installation.installed_packages() or ["no CuPy"]
     text = f"dmlsplit {VERSION}, Python {python}, NumPy {np.__version__}, {', '.join(packages)}"
     yield Check("software", CheckState.OK, text)
     yield Check("system", CheckState.OK, ", ".join(_system()))
@@ -80,10 +81,13 @@ def _system() -> Iterator[str]:
 
 def _gpu_checks(number: int) -> Iterator[Check]:
     """Versions and limits of the GPU, and what may slow it down."""
-    loaded, gpu = driver.load(), device_at(number)
-    versions, limits = driver.versions_of(loaded.cupy), loaded.limits(number)
+    loaded = driver.load()
+    gpu = device_at(number)
+    versions = driver.versions_of(loaded.cupy)
+    limits = loaded.limits(number)
     nvrtc = ".".join(map(str, versions.nvrtc or ()))
-    text = f"driver for {dotted(versions.driver)}, CuPy for {dotted(versions.runtime)}, "
+    text = f"driver for {cuda_version_text(versions.driver)}, "
+    text += f"CuPy for {cuda_version_text(versions.runtime)}, "
     text += f"NVRTC {nvrtc}, compiling for {loaded.architecture(number)}"
     yield Check("CUDA", CheckState.OK, text)
     text = f"{limits.sm_count} SMs, {limits.l2_bytes >> 20} MiB of L2 cache"

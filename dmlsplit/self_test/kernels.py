@@ -42,13 +42,14 @@ def planned(case: Case, limits: DeviceLimits) -> tuple[KernelLaunch, ...]:
 
 def compile_programs(number: int, cases: Iterable[Case]) -> Programs:
     """Compile the programs of splits for a CUDA device."""
-    loaded, begin = driver.load(), perf_counter()
+    loaded = driver.load()
+    begin = perf_counter()
     limits = loaded.limits(number)
     names_by_source = {
-        form.code.source: form.code.kernel
+        specialization.code.source: specialization.code.kernel
         for case in cases
         for launch in planned(case, limits)
-        for form in (launch, *launch.siblings())
+        for specialization in (launch, *launch.siblings())
     }
     kernels = [loaded.kernels.load(number, *code) for code in names_by_source.items()]
     seconds = perf_counter() - begin
@@ -88,8 +89,10 @@ def _faulty_source(launch: KernelLaunch) -> str:
 
 def _replanned(case: Case, program: CudaProgram, source_of: Callable[[KernelLaunch], str]) -> Bind:
     """The `bind` of a program whose launches are planned, and whose sources are chosen, here."""
-    device, count = program.device, program.geometry.output_count
-    loaded, launches = driver.load(), []
+    device = program.device
+    count = program.geometry.output_count
+    loaded = driver.load()
+    launches = []
     for launch in planned(case, loaded.limits(device)):
         kernel = loaded.kernels.load(device, source_of(launch), launch.code.kernel)
         launcher = loaded.launcher(device, kernel, launch)

@@ -43,7 +43,8 @@ def check(case: Case, memory: Memory, target: Buffer, step: int = 1) -> CaseResu
     pieces = list(_block(case).expected(_block(case).data()))
     if _is_joined(case):
         pieces *= len(case.sizes)
-    digest, first_difference = sha256(), None
+    digest = sha256()
+    first_difference = None
     outputs = zip(case.output_tensors, pieces, _starts(case), strict=True)
     for number, (tensor, piece, start) in enumerate(outputs):
         for begin, expected in _parts(tensor.size, piece, step):
@@ -81,7 +82,8 @@ def _is_joined(case: Case) -> bool:
 
 def _starts(case: Case) -> list[int]:
     """Where each output begins in the buffer of all."""
-    starts, end = [], 0
+    starts = []
+    end = 0
     for tensor, phase in zip(case.output_tensors, case.output_phases, strict=True):
         starts.append(ceil_div(end + GUARD, ALIGNMENT) * ALIGNMENT + phase)
         end = starts[-1] + tensor.size

@@ -89,7 +89,8 @@ class GpuMemory:
     """Memory of a CUDA device, from CuPy's current allocator or the one that is named."""
 
     def __init__(self, number: int, allocator: str | None = None) -> None:
-        self.number, self._driver = number, driver.load()
+        self.number = number
+        self._driver = driver.load()
         cuda = self._cuda = self._driver.cupy.cuda
         self._allocator = getattr(cuda, allocator) if allocator else cuda.get_allocator()
 
@@ -188,9 +189,9 @@ class GpuMemory:
         with self._device("asking for free memory"):
             return int(self._cuda.runtime.memGetInfo()[0])
 
-    def _device(self, what: str, needed: int | None = None) -> AbstractContextManager[None]:
+    def _device(self, action: str, needed: int | None = None) -> AbstractContextManager[None]:
         """Make the device current, and turn CUDA's errors into the library's."""
-        return self._driver.on_device(self.number, f"{what} failed", needed)
+        return self._driver.on_device(self.number, f"{action} failed", needed)
 
 
 Memory: TypeAlias = HostMemory | GpuMemory
@@ -205,5 +206,5 @@ def other_memories(number: int) -> Iterator[tuple[str, GpuMemory | None]]:
     """Other kinds of memory by name; None for those that the GPU does not have."""
     runtime = driver.load().cupy.cuda.runtime
     for name, allocator, attribute in _OTHERS:
-        has = runtime.deviceGetAttribute(getattr(runtime, attribute), number)
-        yield name, GpuMemory(number, allocator) if has else None
+        is_supported = runtime.deviceGetAttribute(getattr(runtime, attribute), number)
+        yield name, GpuMemory(number, allocator) if is_supported else None

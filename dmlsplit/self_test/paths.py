@@ -79,7 +79,8 @@ def arguments(launch: KernelLaunch) -> dict[str, Any]:
 
 def _rows(launch: KernelLaunch, values: Values) -> dict[str, int]:
     """The choices of the kernel `rows`."""
-    rows, tile_bytes = values["chunk_rows"], values["tile_bytes"]
+    rows = values["chunk_rows"]
+    tile_bytes = values["tile_bytes"]
     tile_rows = [min(rows, ceil_div(tile_bytes, width)) for width in values["widths"] if width]
     return {
         "rounds": tile_bytes // (launch.threads * values["kLoads"] * VECTOR),
@@ -93,7 +94,9 @@ def _rows(launch: KernelLaunch, values: Values) -> dict[str, int]:
 
 def _tile(launch: KernelLaunch, values: Values) -> dict[str, int]:
     """The choices of the kernel `tile`."""
-    groups, tile_rows, full_tiles = values["groups"], values["tile_rows"], values["full_tiles"]
+    groups = values["groups"]
+    tile_rows = values["tile_rows"]
+    full_tiles = values["full_tiles"]
     row_tiles = ceil_div(full_tiles * tile_rows + values["rest_rows"], tile_rows)
     return {
         "rounds": values["rounds"],

@@ -12,7 +12,10 @@ from dmlsplit.self_test.environment import VERSION, Check, CheckState
 from dmlsplit.self_test.kernels import FaultyKernel, Programs
 from dmlsplit.self_test.speed import WORKLOADS, Speed
 
-EXACT, WRONG, NOT_RUN = 0, 1, 2
+# Exit codes.
+EXACT = 0
+WRONG = 1
+NOT_RUN = 2
 # Only paths in quotes or brackets may contain spaces.
 _PATHS = re.compile(
     r"""(?<=["'(])(?:[A-Za-z]:)?[/\\][^"')\n]*|(?<![\w/\\.])(?:[A-Za-z]:)?[/\\][^\s"'(),;]+"""

@@ -17,7 +17,8 @@ from dmlsplit.self_test.byte_comparison import CaseResult
 from dmlsplit.self_test.case import Case
 from dmlsplit.self_test.memory import GpuMemory, Memory
 
-MAX_BYTES, MIN_BYTES = 256 << 20, 1 << 20
+MAX_BYTES = 256 << 20  # of an input
+MIN_BYTES = 1 << 20  # of an input, on a device however slow
 # Input and outputs each take at most this fraction of the free memory, as others may need some.
 MEMORY_SHARE = 1 / 8
 REPEATS = 7
@@ -92,7 +93,8 @@ def speeds(
         split = large.place(case, backend.compile(case.geometry).bind, memory, source, target)
         split()  # compiles
         if monotonic() < deadline:
-            moved, seconds = case.source.size, _median(memory, split)
+            moved = case.source.size
+            seconds = _median(memory, split)
             has_minimum = isinstance(memory, GpuMemory) and moved >= MIN_CHECKED_BYTES
             min_share = workload.min_share if has_minimum else None
             predicted = gpu.seconds(moved) if gpu else None

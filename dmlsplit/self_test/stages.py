@@ -104,11 +104,13 @@ def selftest(
         if show and isinstance(item, Check):
             show(report.check_text(item))
 
-    deadline, error = monotonic() + seconds, None
+    deadline = monotonic() + seconds
+    error = None
     tested_device = name = device or "cuda:0"
     try:
         backend, reason = default_backend() if device is None else (find_backend(device), None)
-        tested_device, name = backend.device, _name(backend.device)
+        tested_device = backend.device
+        name = _name(backend.device)
         if reason is not None:
             keep(missing_gpu_check(reason))
         for item in _stages(backend, deadline, strict, progress):
@@ -128,6 +130,7 @@ def selftest(
 
 
 def _check_arguments(seconds: float, show: object, progress: object, strict: bool) -> None:
+    """Refuse arguments of `selftest` of a wrong type or value."""
     is_number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
     if not (is_number and 0 <= seconds < inf):
         raise InvalidArgumentError(f"seconds is {seconds!r}; it must be a number, 0 or more")
@@ -233,5 +236,6 @@ def _name(device: str) -> str:
     """What the report calls a device."""
     if device == "cpu":
         return "the CPU"
-    loaded, number = driver.load(), device_number(device)
+    loaded = driver.load()
+    number = device_number(device)
     return f"{loaded.name(number)} ({loaded.architecture(number)})"

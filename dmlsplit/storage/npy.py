@@ -120,7 +120,8 @@ def _read_header(path: Path) -> NpyHeader:
     """The header of a file that is long enough for it."""
     with name_in_errors(path), path_in_errors(path):
         with path.open("rb") as file:
-            header, size = read_npy_header(file), os.fstat(file.fileno()).st_size
+            header = read_npy_header(file)
+            size = os.fstat(file.fileno()).st_size
         needed = header.offset + header.size_in_bytes
         if size < needed:
             raise InvalidArgumentError(
@@ -175,7 +176,8 @@ def _copy(
     row_count, starts = _row_layout(header, axis, sizes)
     blocks = 1 + len(sizes) // PIECES_PER_BLOCK if device == "cpu" else MAX_BLOCKS
     limit = BLOCK_BYTES * min(blocks, MAX_BLOCKS)
-    block, bytes_done = np.empty(min(limit, header.size_in_bytes), np.uint8), 0
+    block = np.empty(min(limit, header.size_in_bytes), np.uint8)
+    bytes_done = 0
     with name_in_errors(path):
         source = FileIO(path)
     with source:
@@ -199,7 +201,8 @@ def _row_layout(header: NpyHeader, axis: int, sizes: Sequence[int]) -> tuple[int
     """The number of rows, and the column at which each piece begins, with the end of a row."""
     shape = header.shape
     if header.fortran_order:
-        shape, axis = shape[::-1], len(shape) - 1 - axis
+        shape = shape[::-1]
+        axis = len(shape) - 1 - axis
     step = prod(shape[axis + 1 :]) * header.dtype.itemsize
     return prod(shape[:axis]), [0, *accumulate(size * step for size in sizes)]
 
@@ -217,7 +220,8 @@ def row_blocks(rows: int, pitch: int, limit: int) -> Iterator[tuple[int, int, in
     A block has whole rows, or a part of one row, so it is one run of the file and of each piece.
     """
     if pitch:
-        height, length = max(1, limit // pitch), min(pitch, limit)
+        height = max(1, limit // pitch)
+        length = min(pitch, limit)
         for row, low in product(range(0, rows, height), range(0, pitch, length)):
             yield min(height, rows - row), low, min(low + length, pitch)
 

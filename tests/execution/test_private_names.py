@@ -60,7 +60,7 @@ def test_the_private_names_of_torch_exist() -> None:
     assert private.example_value(3) == 3
     assert private.example_value(ShapeEnv().create_unbacked_symint()) == 1
     assert private.dispatch_modes() == 0
-    assert not any([private.is_forward_mode(), private.has_transforms(), private.jit_trace()])
+    assert not any([private.is_forward_mode(), private.has_transforms(), private.is_jit_tracing()])
     x = torch.zeros(2)
     assert private.storage_of(x) == private.storage_of(x[1:]) != private.storage_of(x.clone())
 

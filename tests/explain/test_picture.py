@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 import dmlsplit as dml
-from dmlsplit.explain.picture import MAX_OUTPUTS, MAX_RUNS, svg_picture
+from dmlsplit.explain.picture import MAX_DRAWN_OUTPUTS, MAX_RUNS, svg_picture
 from tests.golden.make import PICTURE, PIXELS
 from tests.support.descriptors import split_descriptors
 
@@ -74,10 +74,10 @@ def test_the_bytes_that_are_left_out_are_named_exactly(
     drawn_said = "" if is_whole else f", {input_drawn} drawn"
     assert f"{total} elements, {total} bytes{drawn_said};" in labels[1]
     assert any(line.startswith("the picture shows at most") for line in labels) != is_whole
-    omitted_count = len(sizes) - MAX_OUTPUTS
+    omitted_count = len(sizes) - MAX_DRAWN_OUTPUTS
     assert (f"... and {omitted_count} more outputs" in labels) == (omitted_count > 0)
     rows = prod(shape[:axis])
-    for size, label in zip(sizes, labels[3 : 3 + 2 * MAX_OUTPUTS : 2], strict=False):
+    for size, label in zip(sizes, labels[3 : 3 + 2 * MAX_DRAWN_OUTPUTS : 2], strict=False):
         inner = size * prod(shape[axis + 1 :])
         assert label.endswith(f", {12 * inner} drawn") == (rows > 12)
         assert ("drawn" in label) == (rows > 12)

@@ -70,14 +70,15 @@ class NumpyProgram(NamedTuple):
 
 
 def program_of(geometry: SplitGeometry) -> NumpyProgram:
-    """The program of a geometry."""
+    """Assignments for each output that has elements."""
     pieces = enumerate(geometry.pieces)
     return NumpyProgram([_nest(output, piece) for output, piece in pieces if piece.run_bytes])
 
 
 def _nest(output: int, piece: StridedCopy) -> _Nest:
     """The copy of an output that has elements."""
-    loops, width = list(piece.loops), piece.run_bytes
+    loops = list(piece.loops)
+    width = piece.run_bytes
     if width > WIDEST_ELEMENT:
         loops.append(Loop(width, 1, 1))
         width = 1
@@ -89,7 +90,8 @@ def _nest(output: int, piece: StridedCopy) -> _Nest:
 
 def _windows(nest: _Nest, src: int, dsts: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
     """The bytes of a nest in its output and in the input."""
-    target, source = dsts[nest.output] - 1, src + nest.offset - 1
+    target = dsts[nest.output] - 1
+    source = src + nest.offset - 1
     return (
         np.ndarray(nest.shape, nest.element, _MEMORY, target, nest.output_strides),
         np.ndarray(nest.shape, nest.element, _MEMORY, source, nest.input_strides),

@@ -29,7 +29,8 @@ class LibraryHook(BuildHookInterface[Any]):
         if sys.platform != "win32" and compile_library(path, source):
             platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
             build_data["artifacts"].append(f"dmlsplit/backends/cpu/{path.name}")
-            build_data["pure_python"], build_data["tag"] = False, f"py3-none-{platform}"
+            build_data["pure_python"] = False
+            build_data["tag"] = f"py3-none-{platform}"
 
 
 def compile_library(path: Path, source: Path) -> bool:

@@ -14,7 +14,7 @@ class CpuBackend:
     device: str = "cpu"
 
     def compile(self, geometry: SplitGeometry) -> Program:
-        """The program of a geometry."""
+        """A program in C, or of NumPy's assignments if the library is missing or turned off."""
         threads.thread_count()  # raises the error of an invalid variable before a split is bound
         library = native.library()
         return native.program_of(geometry, library) if library else assignments.program_of(geometry)

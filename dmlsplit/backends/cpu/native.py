@@ -24,11 +24,16 @@ from dmlsplit.geometry import SplitGeometry
 VARIABLE = "DMLSPLIT_NATIVE"
 SOURCE = Path(__file__).with_name("copy.c")
 
-# Helpers that are awake share splits of SHARED_COST or more. Waking one takes up to 50 us, which
-# only splits of WAKING_COST or more repay. A call copies about PART_BYTES; signals wait for it.
-SHARED_COST, WAKING_COST, PART_BYTES = 512 << 10, 2 << 20, 64 << 20
-# Some virtual machines report the cache of a whole processor but get a part of it, hence the limit.
-MAX_CACHE, CACHE = 32 << 20, Path("/sys/devices/system/cpu/cpu0/cache/index3/size")
+# Helpers that are awake share splits of this cost or more.
+SHARED_COST = 512 << 10
+# Only splits of this cost or more repay waking a helper, which takes up to 50 us.
+WAKING_COST = 2 << 20
+# About what one call copies; signals wait for it.
+PART_BYTES = 64 << 20
+# Linux's file with the size of the last-level cache.
+CACHE = Path("/sys/devices/system/cpu/cpu0/cache/index3/size")
+# The limit: some virtual machines report the cache of a whole processor, but get a part of it.
+MAX_CACHE = 32 << 20
 
 
 class Library(NamedTuple):
@@ -51,7 +56,8 @@ class NativeProgram(NamedTuple):
 
     def bind(self, src: int, dsts: Sequence[int]) -> BoundCopy:
         """Fix the addresses of the first element of the input and of each output."""
-        copy_tasks, calls = self.copy_function, self._calls(src, dsts)
+        copy_tasks = self.copy_function
+        calls = self._calls(src, dsts)
 
         def copy(stream: object = None, _plan: Plan = self.plan) -> None:  # keeps the plan alive
             if stream is not None:
@@ -71,7 +77,9 @@ class NativeProgram(NamedTuple):
     def _calls(self, src: int, dsts: Sequence[int]) -> Iterable[bytes]:
         """The arguments of `copy_tasks` for each part, as `struct call` of copy.c."""
         plan = self.plan
-        layout, address, wakes = _call_of(len(dsts)), plan.address, plan.cost >= WAKING_COST
+        layout = _call_of(len(dsts))
+        address = plan.address
+        wakes = plan.cost >= WAKING_COST
         count = threads.thread_count() if plan.cost >= SHARED_COST else 1
         if self.total_bytes <= PART_BYTES:
             return (layout(address, src, 0, plan.tasks, count, wakes, *dsts),)
@@ -89,7 +97,7 @@ def _call_of(outputs: int) -> Callable[..., bytes]:
 
 
 def program_of(geometry: SplitGeometry, library: Library) -> NativeProgram:
-    """The program of a geometry."""
+    """The tasks of a geometry, planned for the kind and the cache of this processor."""
     # Input and outputs together take twice `total_bytes`. On one thread, stores are non-temporal if
     # that is two thirds of the cache or more; on several, which also have caches of their own, if
     # it is all of the cache or more.
@@ -139,7 +147,8 @@ def load(path: Path) -> Library:
     """Load a library that was built from copy.c."""
     with late_import():
         code = ctypes.CDLL(str(path))
-    code.dmlsplit_copy.argtypes, code.dmlsplit_copy.restype = [ctypes.c_char_p], None
+    code.dmlsplit_copy.argtypes = [ctypes.c_char_p]
+    code.dmlsplit_copy.restype = None
     return Library(code.dmlsplit_copy, code.dmlsplit_kind(), str(path))
 
 

@@ -9,6 +9,7 @@ from math import ceil
 from pathlib import Path
 
 from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.messages import counted
 from dmlsplit.system import processors
 
 VARIABLE = "DMLSPLIT_NUM_THREADS"
@@ -24,14 +25,19 @@ def thread_count() -> int:
     """
     setting = os.environ.get(VARIABLE, "").strip()
     if not setting:
-        torch_threads = getattr(sys.modules.get("torch"), "get_num_threads", lambda: MAX_THREADS)()
-        return min(len(processors()), _quota() or MAX_THREADS, torch_threads, MAX_THREADS)
+        return _default_count()
     if not setting.isascii() or not setting.isdigit() or not 1 <= int(setting[:9]) <= MAX_THREADS:
         raise InvalidArgumentError(
             f"{VARIABLE} is {setting[:40]!r}; it must be a whole number from 1 to {MAX_THREADS}. "
-            f"Fix: unset it to use all {len(processors())} processors of this process"
+            f"Fix: unset it to use {counted(_default_count(), 'thread')}"
         )
     return int(setting)
+
+
+def _default_count() -> int:
+    """The number of threads without the variable."""
+    torch_threads = getattr(sys.modules.get("torch"), "get_num_threads", lambda: MAX_THREADS)()
+    return min(len(processors()), _quota() or MAX_THREADS, torch_threads, MAX_THREADS)
 
 
 @lru_cache(maxsize=1)

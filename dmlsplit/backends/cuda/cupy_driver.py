@@ -29,9 +29,11 @@ from dmlsplit.errors import (
     UnsupportedError,
 )
 
-# Kernel parameters have at most SMALL_PARAMETERS bytes, or LARGE_PARAMETERS since this version of
-# CUDA, on GPUs of this major compute capability and newer ones (CUDA 12.1 release notes).
-SMALL_PARAMETERS, LARGE_SINCE, LARGE_CAPABILITY = 4096, 12010, 7
+# The most bytes of a kernel's parameters where LARGE_PARAMETERS are not allowed. They are since
+# CUDA 12.1, on GPUs of major compute capability 7 and newer ones (CUDA 12.1 release notes).
+SMALL_PARAMETERS = 4096
+LARGE_SINCE = 12010
+LARGE_CAPABILITY = 7
 
 # cudaDevAttrComputeCapabilityMajor and Minor.
 CAPABILITY = 75, 76
@@ -176,7 +178,8 @@ class Driver:
 
     def _limits(self, device: int) -> DeviceLimits:
         """What CUDA and NVRTC say of a device."""
-        runtime, cuda = self._cupy.cuda.runtime, self._cupy.cuda
+        runtime = self._cupy.cuda.runtime
+        cuda = self._cupy.cuda
         with self.on_device(device, "the device's limits cannot be read"):
             properties = runtime.getDeviceProperties(device)
             major, minor = cuda.nvrtc.getVersion()
@@ -261,44 +264,46 @@ class Driver:
                 current.wait_event(event)
 
     @contextmanager
-    def on_device(self, device: int | None, what: str, needed: int | None = None) -> Iterator[None]:
+    def on_device(
+        self, device: int | None, failure: str, needed: int | None = None
+    ) -> Iterator[None]:
         """Make a device current in CuPy, and turn CUDA's errors into the library's.
 
-        `what` says what has failed then, and `needed` how many bytes were requested, if any.
+        `failure` says what has failed then, and `needed` how many bytes were requested, if any.
         """
         try:
             with self._cupy.cuda.Device(device):
                 yield
         except (RuntimeError, MemoryError) as error:
-            raise self.dml_error(error, device, what, needed) from None
+            raise self.dml_error(error, device, failure, needed) from None
 
     def dml_error(
-        self, error: Exception, device: int | None, what: str, needed: int | None = None
+        self, error: Exception, device: int | None, failure: str, needed: int | None = None
     ) -> DmlError:
         """The library's error for one of CUDA (which has a ``status``), CuPy or torch.
 
-        `what` says what has failed, and `needed` how many bytes were requested, if any.
+        `failure` says what has failed, and `needed` how many bytes were requested, if any.
         """
         status = getattr(error, "status", None)
         name = "the CUDA device" if device is None else f"cuda:{device}"
         if status in REMOVED:
             return DeviceRemovedError(
-                f"{what}: {name} is gone or has failed: {error}. Fix: start a new process"
+                f"{failure}: {name} is gone or has failed: {error}. Fix: start a new process"
             )
         if status in BAD_STREAM:
             return InvalidArgumentError(
-                f"{what} on {name}: {error}. Fix: use a stream of this device that "
+                f"{failure} on {name}: {error}. Fix: use a stream of this device that "
                 "still exists; if it is being captured, make this call before the capture begins"
             )
         if status == NOT_INITIALIZED:
             return DmlError(
-                f"{what} on {name}: {error}. A forked process cannot use CUDA if its parent did. "
-                "Fix: start processes with spawn"
+                f"{failure} on {name}: {error}. A forked process cannot use CUDA if its parent "
+                "did. Fix: start processes with spawn"
             )
         is_full = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
         if device is None or (not is_full and status != OUT_OF_MEMORY):
-            return DmlError(f"{what} on {name}: {error}")
-        return OutOfMemoryError(f"{what} on {name}: {self._memory_text(device, needed)}")
+            return DmlError(f"{failure} on {name}: {error}")
+        return OutOfMemoryError(f"{failure} on {name}: {self._memory_text(device, needed)}")
 
     def _memory_text(self, device: int, needed: int | None) -> str:
         """How many bytes were requested, and how many are free, as far as that is known."""

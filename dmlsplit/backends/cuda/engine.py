@@ -35,12 +35,15 @@ class CudaProgram(NamedTuple):
     def add_variant(self, input_alignment: int, output_alignment: int) -> Variant:
         """Plan and compile the launches for addresses that are multiples of these alignments."""
         alignments = input_alignment, output_alignment
-        driver, device, count = self.driver, self.device, self.geometry.output_count
-        kernels, launches = driver.kernels, []
+        driver = self.driver
+        device = self.device
+        count = self.geometry.output_count
+        kernels = driver.kernels
+        launches = []
         for launch in plan(self.geometry, *alignments, driver.limits(device)):
             kernel = kernels.loaded(device, launch.code.source)
             if kernel is None:
-                codes = [form.code for form in (launch, *launch.siblings())]
+                codes = [specialization.code for specialization in (launch, *launch.siblings())]
                 kernel, *_ = [kernels.load(device, code.source, code.kernel) for code in codes]
             launcher = driver.launcher(device, kernel, launch)
             launches.append((selector(launch.outputs, count), launcher))
@@ -99,8 +102,9 @@ class CudaBackend:
         return f"cuda:{self.number}"
 
     def compile(self, geometry: SplitGeometry) -> CudaProgram:
-        """The program of a geometry. Kernels are compiled by `prepare`, or by the first `bind`."""
-        rows, count = geometry.row_split, geometry.output_count
+        """A program without variants: kernels are compiled by `prepare`, or by the first `bind`."""
+        rows = geometry.row_split
+        count = geometry.output_count
         select_nonempty = (
             tuple if rows and 0 not in rows.widths else selector(geometry.nonempty, count)
         )

@@ -60,7 +60,8 @@ MULTIPROCESSORS = {
 }
 # Used for unknown compute capabilities: no SM since 7.0 has smaller limits.
 LEAST = MULTIPROCESSORS["7.5"]
-_GB, _MIB = 10**9, 1 << 20
+_GB = 10**9
+_MIB = 1 << 20
 
 # The memory of a B200 has 7680 bits at 3996 MHz, and two transfers per clock. The data sheet of
 # HGX B200 says 7.7 TB/s; those of GB200 and B300 round the same memory to 8.
@@ -163,7 +164,8 @@ def gpu_of_device(device: CudaDevice) -> Gpu:
 
 def _known_gpu(device: CudaDevice) -> Gpu | None:
     """The known GPU that a device is; None if its name or its number of SMs is another."""
-    name, sm_count = _short_name(device.name), _sm_count(device)
+    name = _short_name(device.name)
+    sm_count = _sm_count(device)
     for gpu in GPUS:
         known_name = (gpu.nvml_name or gpu.name).upper()
         if name == known_name and sm_count in (None, gpu.limits.sm_count):
@@ -187,7 +189,8 @@ def _sm_count(device: CudaDevice) -> int | None:
 
 def _from_properties(device: CudaDevice) -> Gpu:
     """A GPU from NVML's data, with the least known values for the rest."""
-    capability, assumed = device.compute_capability, []
+    capability = device.compute_capability
+    assumed = []
     if capability not in MULTIPROCESSORS:
         assumed.append(
             f"{LEAST.threads} threads and {LEAST.blocks} blocks on an SM, as compute capability "
@@ -201,5 +204,6 @@ def _from_properties(device: CudaDevice) -> Gpu:
     l2_bytes = min(gpu.limits.l2_bytes for gpu in similar or GPUS)
     group = f"compute capability {capability}" if similar else "any compute capability"
     assumed.append(f"{l2_bytes / _MIB:g} MiB of L2 cache, the least of the known GPUs of {group}")
-    limits, bandwidth = _limits(capability, sm_count, l2_bytes), device.peak_bandwidth
+    limits = _limits(capability, sm_count, l2_bytes)
+    bandwidth = device.peak_bandwidth
     return Gpu(device.name, capability, bandwidth, limits, "NVML", assumed=tuple(assumed))

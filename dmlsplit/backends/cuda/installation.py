@@ -10,8 +10,10 @@ from typing import NamedTuple
 
 # CuPy's distributions, all of which install the same package.
 DISTRIBUTIONS = ("cupy", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x")
-# The oldest driver for CUDA 13.0 (its release notes, table 3).
-DRIVER_13, VERSION_13 = 580, 13000
+# CUDA 13.0 in CUDA's notation.
+VERSION_13 = 13000
+# The oldest driver for it (its release notes, table 3).
+DRIVER_13 = 580
 # Compute capability 7.0, which `__grid_constant__` parameters of kernels need (CUDA C++ Programming
 # Guide).
 MIN_CAPABILITY = 70
@@ -73,7 +75,7 @@ def version_error(cuda: Cuda, installed: Sequence[str]) -> str | None:
 def _driver_error(cuda: Cuda, installed: Sequence[str]) -> str | None:
     """The error if there is no driver, or CuPy is built for a CUDA that is too old or too new."""
     major = cuda.runtime // 1000
-    has = f"CuPy is built for CUDA {major}"
+    build = f"CuPy is built for CUDA {major}"
     if not cuda.driver:
         newer = f" {DRIVER_13} or newer" if major >= 13 else ""
         return (
@@ -82,33 +84,36 @@ def _driver_error(cuda: Cuda, installed: Sequence[str]) -> str | None:
         )
     if major < min(EXTRAS):
         fix = _replace_command(installed, fitting_extra(cuda.driver))
-        return f"{has}, and dmlsplit needs {min(EXTRAS)} or newer. Fix: {fix}"
+        return f"{build}, and dmlsplit needs {min(EXTRAS)} or newer. Fix: {fix}"
     if cuda.driver // 1000 < major:
         fix = f"install NVIDIA's driver {DRIVER_13} or newer"
         if cuda.driver >= 12000:
             fix = f"{_replace_command(installed, 'cuda12')}; or {fix}"
-        return f"{has}, and the driver supports {dotted(cuda.driver)}. Fix: {fix}"
+        return f"{build}, and the driver supports {cuda_version_text(cuda.driver)}. Fix: {fix}"
     return None
 
 
 def _compiler_error(cuda: Cuda, installed: Sequence[str], extra: str) -> str | None:
     """The error if CuPy is too old, or lacks what it compiles with."""
-    major, fix = cuda.runtime // 1000, _install_command(extra)
+    major = cuda.runtime // 1000
+    fix = _install_command(extra)
     if cuda.nvrtc is None:
         return f"CUDA {major}'s compiler, NVRTC, cannot be loaded. Fix: {fix}"
     nvrtc_major, _ = cuda.nvrtc
     if nvrtc_major != major:
-        versions = f"CUDA {major}, and loads NVRTC {'.'.join(map(str, cuda.nvrtc))}"
+        nvrtc_version = ".".join(map(str, cuda.nvrtc))
         fix += ", and unset LD_LIBRARY_PATH if it names another CUDA"
-        return f"CuPy is built for {versions}. Fix: {fix}"
+        return f"CuPy is built for CUDA {major}, and loads NVRTC {nvrtc_version}. Fix: {fix}"
     if not cuda.has_headers:
-        missing = f"CUDA {major}'s headers cannot be found"
-        return f"{missing}, and CuPy compiles nothing without them. Fix: {fix}"
-    if tuple(map(int, re.findall(r"\d+", cuda.cupy)))[:3] < MIN_CUPY:
-        versions = (
-            f"CuPy {cuda.cupy} is installed, and dmlsplit needs {'.'.join(map(str, MIN_CUPY))}"
+        return (
+            f"CUDA {major}'s headers cannot be found, and CuPy compiles nothing without them. "
+            f"Fix: {fix}"
         )
-        return f"{versions} or newer. Fix: {_replace_command(installed, extra)}"
+    if tuple(map(int, re.findall(r"\d+", cuda.cupy)))[:3] < MIN_CUPY:
+        return (
+            f"CuPy {cuda.cupy} is installed, and dmlsplit needs {'.'.join(map(str, MIN_CUPY))} or "
+            f"newer. Fix: {_replace_command(installed, extra)}"
+        )
     return None
 
 
@@ -137,23 +142,25 @@ def gpu_error(
 
     `architectures` are those that NVRTC compiles for.
     """
-    capability, compiled = target.capability, target.compiled
-    has = f"{device} has compute capability {_capability(capability)}"
+    capability = target.capability
+    compiled = target.compiled
+    gpu = f"{device} has compute capability {_capability(capability)}"
     if capability < MIN_CAPABILITY:
         least = _capability(MIN_CAPABILITY)
-        return f"{has}, and dmlsplit needs {least} or newer. Fix: use a newer GPU, or the CPU"
+        return f"{gpu}, and dmlsplit needs {least} or newer. Fix: use a newer GPU, or the CPU"
     if compiled < min(architectures):
         least = _capability(min(architectures))
         fix = _replace_command(installed, "cuda12")
-        return f"{has}, and the installed NVRTC compiles for {least} or newer. Fix: {fix}"
+        return f"{gpu}, and the installed NVRTC compiles for {least} or newer. Fix: {fix}"
     fix = _newer_command(installed)
     if compiled not in architectures:
-        return f"{has}, for which the installed NVRTC does not compile. Fix: {fix}"
+        return f"{gpu}, for which the installed NVRTC does not compile. Fix: {fix}"
     # Machine code runs on GPUs of the same major capability only (CUDA C++ Programming Guide,
     # "Binary Compatibility").
     if compiled // 10 != capability // 10 and not target.is_ptx:
-        has += f", and the installed CuPy compiles for {_capability(compiled)} at most"
-        return f"{has}. Fix: {fix}; or set CUPY_COMPILE_WITH_PTX=1"
+        newest = _capability(compiled)
+        fix += "; or set CUPY_COMPILE_WITH_PTX=1"
+        return f"{gpu}, and the installed CuPy compiles for {newest} at most. Fix: {fix}"
     return None
 
 
@@ -171,13 +178,15 @@ def _replace_command(installed: Sequence[str], extra: str) -> str:
 
 
 def _install_command(extra: str) -> str:
+    """The command that installs dmlsplit with an extra."""
     return f"pip install 'dmlsplit[{extra}]'"
 
 
-def dotted(version: int) -> str:
+def cuda_version_text(version: int) -> str:
     """A version of CUDA in its usual form."""
     return f"CUDA {version // 1000}.{version % 1000 // 10}"
 
 
 def _capability(number: int) -> str:
+    """A compute capability such as 90 in its usual form, ``9.0``."""
     return f"{number // 10}.{number % 10}"

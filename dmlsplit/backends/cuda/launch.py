@@ -27,9 +27,11 @@ THREADS = 256
 # in flight.
 LOADS = 4
 
-# C++ types: of counts, sizes and indices that may exceed 2^32, and of strides and offsets in bytes.
+# The C++ type of counts, sizes and indices that may exceed 2^32.
 COUNT_64 = "unsigned long long"
+# The C++ type of strides and offsets in bytes, which may be negative.
 OFFSET_64 = "long long"
+# The C++ type of common.cuh that divides by a number without a division.
 DIVISOR = "Divisor"
 # The format in `struct` of arguments of each type. A `Divisor` is two numbers.
 _FORMATS = {
@@ -52,20 +54,23 @@ PARAMETERS = """struct Parameters {
     unsigned long long policy;
 """
 _text = cache(kernel_source)
-# L2 policies of stores, as `cuda::access_property` of NVIDIA's libcu++ encodes `normal` and
-# `streaming`. Lines of streaming stores are evicted first.
-NORMAL, STREAMING = 0x10F0 << 48, 0x12F0 << 48
+# The L2 policy of most stores, as `cuda::access_property` of NVIDIA's libcu++ encodes `normal`.
+NORMAL = 0x10F0 << 48
+# The policy `streaming`, in the same encoding: lines of these stores are evicted first.
+STREAMING = 0x12F0 << 48
 # The first tile in an unused entry of a table of outputs.
 UNUSED_TILE = 2**32 - 1
 
-# Bytes that an SM must have in flight to saturate the memory of an H200, or of a GPU of compute
-# capability 10.0 or more. Source: the tuning of DeviceTransform in NVIDIA's CUB.
-# Older GPUs, for which CUB has smaller numbers, count as an H200.
-IN_FLIGHT_BYTES, IN_FLIGHT_BYTES_10 = 48 << 10, 64 << 10
-# An SM must hold enough blocks to have IN_FLIGHT_BYTES in flight, and at least two. With
-# MAX_RESIDENT_BLOCKS, a thread gets at most 40 of the 64 K registers. If even more blocks would be
-# needed, only FALLBACK_RESIDENT_BLOCKS are required, which leave a thread up to 80.
-MAX_RESIDENT_BLOCKS, FALLBACK_RESIDENT_BLOCKS = 6, 3
+# Bytes that an SM must have in flight to saturate the memory of an H200. Source: the tuning of
+# DeviceTransform in NVIDIA's CUB. Older GPUs, for which CUB has smaller numbers, count as an H200.
+IN_FLIGHT_BYTES = 48 << 10
+# Those of a GPU of compute capability 10.0 or more, from the same source.
+IN_FLIGHT_BYTES_10 = 64 << 10
+# An SM must hold enough blocks to have IN_FLIGHT_BYTES in flight, from two up to this number, with
+# which a thread gets at most 40 of the 64 K registers.
+MAX_RESIDENT_BLOCKS = 6
+# The number required if even more blocks would be needed: it leaves a thread up to 80 registers.
+FALLBACK_RESIDENT_BLOCKS = 3
 
 
 class DeviceLimits(NamedTuple):
@@ -116,7 +121,8 @@ class Member(NamedTuple):
     @property
     def definition(self) -> str:
         """The member in C++."""
-        return f"    {self.type} {self.name}{f'[{self.entries}]' * bool(self.entries)};\n"
+        size = f"[{self.entries}]" if self.entries else ""
+        return f"    {self.type} {self.name}{size};\n"
 
     @property
     def format(self) -> str:
@@ -311,10 +317,10 @@ def divisors(numbers: Sequence[int]) -> Iterable[tuple[int, int]]:
     """The `Divisor` of each number, up to 2^31, in less time than one by one if they are many."""
     if len(numbers) < NUMPY_FROM_DIVISORS:
         return map(divisor, numbers)
-    by = np.array(numbers, np.int64)
+    array = np.array(numbers, np.int64)
     # The exponent is the bit length of the integer, which a float holds exactly below 2^53.
-    shifts = np.frexp(by - 1)[1]
-    magics = -(-(1 << 31 + shifts.astype(np.int64)) // by)
+    shifts = np.frexp(array - 1)[1]
+    magics = -(-(1 << 31 + shifts.astype(np.int64)) // array)
     return zip(magics.tolist(), shifts.tolist(), strict=True)
 
 

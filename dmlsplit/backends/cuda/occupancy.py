@@ -5,13 +5,18 @@ from functools import lru_cache
 from dmlsplit.backends.cuda.launch import WARP, DeviceLimits, KernelLaunch
 from dmlsplit.geometry import ceil_div
 
-# Each of the four sub-partitions of an SM has a quarter of its registers, which are given to warps
-# in units of REGISTER_UNIT per thread. A block takes RESERVED bytes of shared memory in addition to
-# its own, and gets both in units of SHARED_UNIT bytes. Before compute capability 8.0 nothing is
-# reserved, so one more block may fit than is counted here. Source: CUDA C++ Programming Guide,
-# "Compute Capabilities", and cuda_occupancy.h of the toolkit.
-SUBPARTITIONS, REGISTER_UNIT = 4, 8
-RESERVED, SHARED_UNIT = 1024, 128
+# Source of these four: CUDA C++ Programming Guide, "Compute Capabilities", and cuda_occupancy.h of
+# the toolkit.
+
+# Each sub-partition of an SM has its share of the registers.
+SUBPARTITIONS = 4
+# Registers per thread are given to warps in this unit.
+REGISTER_UNIT = 8
+# Bytes of shared memory that a block takes in addition to its own. Before compute capability 8.0
+# nothing is reserved, so one more block may fit than is counted here.
+RESERVED = 1024
+# Bytes of shared memory are given to blocks in this unit.
+SHARED_UNIT = 128
 
 
 @lru_cache

@@ -31,7 +31,8 @@ class RawKernels:
     def __init__(
         self, cupy: Any, on_device: Callable[[int, str], AbstractContextManager[object]]
     ) -> None:
-        self._cupy, self._on_device = cupy, on_device
+        self._cupy = cupy
+        self._on_device = on_device
         self._kernels: dict[tuple[int, str], Any] = {}
         # Reentrant, because a signal handler may split.
         self._loading = RLock()
@@ -51,7 +52,8 @@ class RawKernels:
 
     def _load(self, device: int, source: str, name: str) -> Any:
         """A kernel, compiled or read from CuPy's cache, and loaded on a device."""
-        kernel, cuda = self._cupy.RawKernel(source, name, OPTIONS), self._cupy.cuda
+        kernel = self._cupy.RawKernel(source, name, OPTIONS)
+        cuda = self._cupy.cuda
         with self._on_device(device, f"kernel {name} cannot be loaded"):
             try:
                 # Reading an attribute loads the code. The driver would load it at the first launch
@@ -82,8 +84,12 @@ class Launcher:
         kernel: Any,  # loaded on the device
         launch: KernelLaunch,
     ) -> None:
-        self._cuda, self._dml_error, self._device = cuda, dml_error, device
-        self._kernel, self._grid, self._block = kernel, (launch.grid,), (launch.threads,)
+        self._cuda = cuda
+        self._dml_error = dml_error
+        self._device = device
+        self._kernel = kernel
+        self._grid = (launch.grid,)
+        self._block = (launch.threads,)
         # Looked up once, because a dispatch takes about a microsecond.
         self._current_device = cuda.runtime.getDevice
         addresses = 1 + len(launch.outputs)

@@ -88,15 +88,15 @@ def read_values(field: Field, data_type: TensorDataType, folder: Path) -> Initia
         if data_type is TensorDataType.UNKNOWN:
             raise field.invalid("needs an initialValuesDataType, such as FLOAT32")
         return Numbers(data_type, encode(field.items(), data_type))
-    forms = [form for form in ("value", "valueStart", "sourcePath") if field.find(form)]
-    if len(forms) != 1:
+    keys = [key for key in ("value", "valueStart", "sourcePath") if field.find(key)]
+    if len(keys) != 1:
         raise field.invalid("must be an array, or have one of 'value', 'valueStart', 'sourcePath'")
-    if forms == ["sourcePath"]:
+    if keys == ["sourcePath"]:
         return _read_file(field.get("sourcePath"), data_type, folder)
     if data_type not in LITTLE_ENDIAN:
         raise field.invalid("needs an initialValuesDataType, such as FLOAT32")
     count = field.get("valueCount").integer(1, UINT_MAX)
-    if forms == ["value"]:
+    if keys == ["value"]:
         return Numbers(data_type, encode([field.get("value")], data_type), count)
     if data_type is TensorDataType.FLOAT16:
         raise field.invalid("counts in FLOAT16, which is not supported. Fix: list the values")
@@ -108,7 +108,8 @@ def read_values(field: Field, data_type: TensorDataType, folder: Path) -> Initia
 def path_in(field: Field, folder: Path) -> Path:
     """The path that a field names; it must not lead out of the folder."""
     name = field.text().replace("\\", "/")  # Windows' separator
-    path, home = folder / name, folder.resolve()
+    path = folder / name
+    home = folder.resolve()
     try:
         real = path.resolve()
     except (OSError, RuntimeError, ValueError):
@@ -132,8 +133,9 @@ def _read_file(field: Field, data_type: TensorDataType, folder: Path) -> SourceF
         if suffix == ".npy":
             values = _npy(field, path)
             if data_type not in (TensorDataType.UNKNOWN, values.data_type):
-                has = f"has {values.data_type.name}"
-                raise field.invalid(f"{has}; initialValuesDataType is {data_type.name}")
+                raise field.invalid(
+                    f"has {values.data_type.name}; initialValuesDataType is {data_type.name}"
+                )
             return values
         size = path.stat().st_size
     except OSError as error:
@@ -149,7 +151,8 @@ def _npy(field: Field, path: Path) -> SourceFile:
     """The elements of a .npy file, whose size must be what its header says."""
     with prefix_errors(field.path), path.open("rb") as file:
         header = read_npy_header(file)
-    data_type, declared = _DATA_TYPES.get(header.dtype), header.size_in_bytes
+    data_type = _DATA_TYPES.get(header.dtype)
+    declared = header.size_in_bytes
     if data_type is None:
         raise field.invalid(f"has elements of type {str(header.dtype)[:40]}, which DirectML lacks")
     if header.fortran_order:

@@ -253,11 +253,14 @@ def _command(
     command = field.get("type")
     match command.text().lower():
         case "dispatch":
-            name, bindings = field.get("dispatchable").text(), field.get("bindings")
+            name = field.get("dispatchable").text()
+            bindings = field.get("bindings")
             entry = _lookup(field, "dispatchable", name, dispatchables)
             if entry.desc is None:
-                what = f"dispatches {name[:80]!r}, a {entry.type[:80]!r}"
-                raise field.invalid(f"{what}; only DML_OPERATOR_SPLIT is supported")
+                raise field.invalid(
+                    f"dispatches {name[:80]!r}, a {entry.type[:80]!r}; only DML_OPERATOR_SPLIT is "
+                    "supported"
+                )
             return Dispatch(field.path, name, _bindings(bindings, entry.desc, resources, False))
         case "print":
             resource = _lookup(field, "resource", field.get("resource").text(), resources)
@@ -276,10 +279,13 @@ def _write_file(field: Field, folder: Path, resources: _Resources) -> OutputComm
     dimensions = field.optional("dimensions", default=[]).items()
     shape = tuple(dimension.integer(0, UINT_MAX) for dimension in dimensions)
     resource = _lookup(field, "resource", field.get("resource").text(), resources)
-    size, width = resource.size_in_bytes, resource.dtype.itemsize
+    size = resource.size_in_bytes
+    width = resource.dtype.itemsize
     if shape and prod(shape) > size // width:
-        needed = f"dimensions {shown(shape)} of {prod(shape)} elements"
-        raise field.invalid(f"has {needed}; the resource has {size // width}")
+        raise field.invalid(
+            f"has dimensions {shown(shape)} of {prod(shape)} elements; the resource has "
+            f"{size // width}"
+        )
     if len(shape) > MAX_DIMENSIONS:
         raise field.invalid(
             f"has {len(shape)} dimensions; a .npy file has at most {MAX_DIMENSIONS}"
@@ -289,8 +295,8 @@ def _write_file(field: Field, folder: Path, resources: _Resources) -> OutputComm
     return OutputCommand(field.path, resource.name, size, path, shape)
 
 
-def _lookup(field: Field, what: str, name: str, entries: Mapping[str, _Entry]) -> _Entry:
-    """The entry that a field names; `what` it must be, in words."""
+def _lookup(field: Field, noun: str, name: str, entries: Mapping[str, _Entry]) -> _Entry:
+    """The entry that a field names; the error calls it a `noun`."""
     if name not in entries:
-        raise field.invalid(f"names the {what} {name[:80]!r}, which does not exist")
+        raise field.invalid(f"names the {noun} {name[:80]!r}, which does not exist")
     return entries[name]

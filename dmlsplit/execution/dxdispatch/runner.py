@@ -185,25 +185,29 @@ def _ends(model: Model) -> dict[str, int]:
 
 def _memory(resource: Resource, end: int) -> Any:
     """The bytes of a resource up to at least `end`, with the initial values among them."""
-    values, start = resource.values, resource.offset_in_bytes
+    values = resource.values
+    start = resource.offset_in_bytes
     items = ceil_div(max(0, end - start), values.item_bytes)
     filled = min(items * values.item_bytes, values.size_in_bytes)
     try:
         memory = np.zeros(max(end, start + filled), np.uint8)
     except MemoryError:
-        what = f"resource {resource.name!r}: {end} bytes do not fit in memory"
-        raise OutOfMemoryError(what) from None
+        raise OutOfMemoryError(
+            f"resource {resource.name!r}: {end} bytes do not fit in memory"
+        ) from None
     values.fill(memory[start : start + filled])
     return memory
 
 
 def _deliver(command: OutputCommand, values: np.ndarray) -> str:
     """Write elements to the command's file, atomically, if it has one; return the line to print."""
-    name, target, header = printable(command.resource), command.target, b""
+    name = printable(command.resource)
+    target = command.target
+    header = b""
     if target is None:
         # Floats have six significant digits, as in C++ streams.
-        form = "{:g}" if values.dtype.kind == "f" else "{}"
-        return f"Resource '{name}': {', '.join(map(form.format, values.tolist()))}"
+        number_format = "{:g}" if values.dtype.kind == "f" else "{}"
+        return f"Resource '{name}': {', '.join(map(number_format.format, values.tolist()))}"
     if target.suffix.lower() == ".npy":
         header = npy_header(command.shape or (len(values),), False, values.dtype)
     with prefix_errors(command.path):
@@ -213,8 +217,8 @@ def _deliver(command: OutputCommand, values: np.ndarray) -> str:
                 file.write(header)
                 file.write(values.data)
         except OSError as error:
-            why = one_line(error, with_path=False)
-            raise InvalidArgumentError(f"{target} cannot be written: {why}") from None
+            reason = one_line(error, with_path=False)
+            raise InvalidArgumentError(f"{target} cannot be written: {reason}") from None
     return f"Resource '{name}' written to '{printable(str(target))}'"
 
 

@@ -33,13 +33,15 @@ from dmlsplit.geometry import RowSplit, SplitGeometry
 
 __all__ = ["DeviceLimits", "KernelLaunch", "plan"]
 
-# A load of a warp has WARP_BYTES. If more than WARP_OUTPUTS outputs share WARP_BYTES of a row,
-# they are narrower than a cache line of 128 bytes, on average. A warp of `rows`, which reads one
-# output, would then read short runs in many rows. In other kernels, too, a store of a
-# warp should go to at most WARP_OUTPUTS outputs on average: their pointers are parameters, in
-# constant memory, which serves a warp's addresses one after another.
-# tests/proofs/test_counts.py checks this for the benchmarks' workloads.
-WARP_BYTES, WARP_OUTPUTS = WARP * VECTOR, 4
+# The bytes of a warp's load.
+WARP_BYTES = WARP * VECTOR
+# The most outputs that should share WARP_BYTES of a row: if more do, they are narrower than a cache
+# line of 128 bytes, on average. A warp of `rows`, which reads one output, would then read short
+# runs in many rows. In other kernels, too, a store of a warp should go to at most this number of
+# outputs on average: their pointers are parameters, in constant memory, which serves a warp's
+# addresses one after another. tests/proofs/test_counts.py checks this for the benchmarks'
+# workloads.
+WARP_OUTPUTS = 4
 
 
 def plan(

@@ -15,8 +15,10 @@ FEW_OUTPUTS = 16
 # that lose.
 MIN_EDGED_UNITS = 48
 # The most vectors in a window from which `strided` fills all outputs, if threads store from
-# registers, and if items go through shared memory.
-MAX_DIRECT, MAX_STAGED = 8, 22
+# registers.
+MAX_DIRECT = 8
+# The most if items go through shared memory.
+MAX_STAGED = 22
 # Rows of elements go to `tile` if they would fill less than this of the tiles of `transpose`, which
 # then loses in wavefronts what it saves in instructions.
 MIN_FILL = 0.6

@@ -19,19 +19,21 @@ from dmlsplit.geometry import RowSplit, ceil_div
 SLABS = 4  # that a block reads at once; each thread reads one vector of every slab
 ROUNDS = (4, 3, 2, 1)  # in which a block reads SLABS slabs: candidates
 THREADS_TRIED = (128, 192, 256)  # of a block: candidates
-MIN_THREADS, MAX_THREADS = 128, 256  # of a block; a slab is halved down to MIN_THREADS
-# Blocks of MAX_THREADS that an SM must hold, so that some copy while others wait at a barrier. A
-# thread then has THREAD_REGISTERS at most.
-RESIDENT, THREAD_REGISTERS = 4, 64
+MIN_THREADS = 128  # of a block, below which no slab is halved
+MAX_THREADS = 256  # of a block
+# Blocks of MAX_THREADS that an SM must hold, so that some copy while others wait at a barrier.
+RESIDENT = 4
+THREAD_REGISTERS = 64  # the most of a thread, with RESIDENT blocks
 # Tables of more groups do not fit the parameters beside those of 1,024 outputs.
 MAX_GROUPS = 64
 # Paddings of shared memory: (log2 of an interval, unused bytes after each). The banks span 128
 # bytes. A slab has room for each of these, so that its code depends only on whether (0, 0) is best.
 PADS = (0, 0), (7, VECTOR), (8, VECTOR), (8, 3 * VECTOR), (9, VECTOR), (9, 3 * VECTOR)
 SHARED_STEP = 64 * VECTOR  # divides a slab's shared memory, as each size is a specialization
-# The clocks in which an SM's banks pass a vector of each lane to shared memory, and in which they
-# pass it to global memory once it has been gathered.
-READ_CLOCKS, STORE_CLOCKS = 8, 4
+# The clocks in which an SM's banks pass a vector of each lane to shared memory.
+READ_CLOCKS = 8
+# The clocks in which they pass it to global memory once it has been gathered.
+STORE_CLOCKS = 4
 FIND_CLOCKS = 80  # once in a block, to issue what finds a vector of each lane: an estimate
 SECTOR_CLOCKS = 1 / 4  # for the L1 cache to serve a sector
 # Bank conflicts are counted for this many of the slabs that are the fastest without any.
@@ -155,7 +157,9 @@ class _Columns:
 
     def slab(self, groups: tuple[int, ...], max_rows: int, threads: int) -> Layout | None:
         """The largest slab that this number of threads can copy; None if they cannot copy any."""
-        split, before, period = self.split, self.rows_before, _period(self.split)
+        split = self.split
+        before = self.rows_before
+        period = _period(self.split)
         is_single_run = len(groups) == 2 and split.row_bytes == split.pitch
         widest = max(_run_bytes(split, first, last) for first, last in pairwise(groups))
         # Runs are a pitch apart; a single run begins `before` rows ahead of the slab. Phases of
@@ -215,7 +219,8 @@ class _Columns:
 
     def smaller_layouts(self, largest: Layout) -> Iterator[Layout]:
         """The layouts of one specialization: a slab and smaller ones, in any number of rounds."""
-        period, rows = _period(self.split), largest.slab_rows
+        period = _period(self.split)
+        rows = largest.slab_rows
         while rows and (slab := self.slab(largest.groups, rows, MAX_THREADS)):
             if rows < largest.slab_rows and slab.threads < MIN_THREADS:
                 return

@@ -56,10 +56,12 @@ class Block(NamedTuple):
 # Candidates, those with the largest tiles first. A block finds its output once for all rounds, but
 # waits for memory in each of them.
 BLOCKS = Block(256, 4), Block(256, 2), Block(128, 2), Block(64, 2), Block(64, 1)
-# The planner stops at the first candidate that takes at most CHEAP_TIME times as long as memory
-# needs for its bytes. Each later candidate, with smaller tiles, must save MIN_GAIN of the time of
-# the best so far. Both are estimates.
-CHEAP_TIME, MIN_GAIN = 1.03, 0.01
+# The planner stops at the first candidate that takes at most this many times as long as memory
+# needs for its bytes: an estimate.
+CHEAP_TIME = 1.03
+# Each later candidate, with smaller tiles, must save this share of the time of the best so far: an
+# estimate.
+MIN_GAIN = 0.01
 # The most registers of a thread, by whether memory is aligned. Of blocks of THREADS, six fit an SM
 # with 40 registers, and four with 64.
 THREAD_REGISTERS = {True: 40, False: 64}
@@ -73,8 +75,9 @@ SM_CHUNK_BYTES = IN_FLIGHT_BYTES
 # too, up to a tile after the end of a chunk.
 MAX_CHUNK_BYTES = 1 << 30
 # Chunks of a single row need fewer instructions. The planner therefore multiplies the number of
-# their tiles by ONE_ROW_WEIGHT, an estimate. It tries about ROW_CHOICES other numbers of rows.
+# their tiles by this estimate.
 ONE_ROW_WEIGHT = 0.97
+# About how many other numbers of rows the planner tries.
 ROW_CHOICES = 16
 # Python counts tiles faster than NumPy for up to this many pairs of an output and a number of rows.
 MAX_IN_PYTHON = 32
@@ -110,6 +113,11 @@ class Chunks(NamedTuple):
     tiles: int  # of a chunk: their sum
     grid: int  # tiles of all chunks
 
+    @property
+    def position_type(self) -> str:
+        """The C++ type of positions in a chunk, of which a single row may have any number."""
+        return COUNT_64 if self.is_one_row else "unsigned"
+
 
 def rows_launches(
     split: RowSplit, assumptions: Assumptions, is_aligned: bool
@@ -132,7 +140,8 @@ def rows_launches(
 
 def _are_equal(split: RowSplit) -> bool:
     """Whether outputs are equal and contiguous in the input, so that they can share an entry."""
-    width, (first, *_, last) = split.equal_width, split.offsets
+    width = split.equal_width
+    first, *_, last = split.offsets
     return width > 0 and last - first == width * (len(split.outputs) - 1)
 
 
@@ -153,7 +162,8 @@ def _launch_with_sibling(
 
 def _best_chunks(split: RowSplit, limits: DeviceLimits, columns: Columns) -> Chunks:
     """The chunks and blocks that take the least time."""
-    row_choices, best_time = _row_choices(split, limits), inf
+    row_choices = _row_choices(split, limits)
+    best_time = inf
     if len(row_choices) * len(split.widths) > MAX_IN_PYTHON:
         chunk_bytes: Any = np.multiply.outer(row_choices, np.array(split.widths, np.int64))
     else:
@@ -164,7 +174,9 @@ def _best_chunks(split: RowSplit, limits: DeviceLimits, columns: Columns) -> Chu
     # only they request all of their bytes at once.
     if total_bytes * CHEAP_TIME < limits.in_flight_bytes * limits.sm_count:
         smallest = _chunks(split.rows, row_choices, chunk_bytes, BLOCKS[-1])
-        if smallest.grid <= limits.sm_count * resident_blocks(limits, BLOCKS[-1].threads, registers):
+        if smallest.grid <= limits.sm_count * resident_blocks(
+            limits, BLOCKS[-1].threads, registers
+        ):
             return smallest
     for block in BLOCKS:
         chunks = _chunks(split.rows, row_choices, chunk_bytes, block)
@@ -173,7 +185,8 @@ def _best_chunks(split: RowSplit, limits: DeviceLimits, columns: Columns) -> Chu
         blocks = Blocks(chunks.grid, resident, round_bytes, block.rounds)
         time = launch_time(limits, total_bytes, blocks, UNIT_CLOCKS[columns.is_aligned])
         if time < best_time * (1 - MIN_GAIN):
-            best_time, best_chunks = time, chunks
+            best_time = time
+            best_chunks = chunks
         if time <= CHEAP_TIME:
             break
     return best_chunks
@@ -211,60 +224,88 @@ def _chunks(rows: int, row_choices: Sequence[int], chunk_bytes: Any, block: Bloc
 def _launch(
     split: RowSplit, assumptions: Assumptions, columns: Columns, chunks: Chunks
 ) -> KernelLaunch:
-    rows, pitch, outputs, *_ = split
-    # In a mixture of experts, other outputs are empty in each call; there is room for all of them.
-    count = max(len(outputs), assumptions.output_count) if rows == 1 else len(outputs)
-    slots = min(columns.capacity(assumptions.limits), capacity(count))
-    position_type = COUNT_64 if chunks.is_one_row else "unsigned"
-    constants = (
-        TypedValue("int", "kLoads", LOADS),
-        TypedValue("bool", "kAligned", int(columns.is_aligned)),
-        TypedValue("bool", "kOneRow", int(chunks.is_one_row)),
-        TypedValue("bool", "kEqual", int(columns.is_equal)),
-        TypedValue("using", "Position", position_type),
-    )
-    last_chunk = ceil_div(rows, chunks.rows) - 1
-    arguments = [
-        TypedValue(position_type, "pitch", pitch),
-        TypedValue(position_type, "chunk_pitch", pitch * chunks.rows),
-        TypedValue(DIVISOR, "by_chunk_tiles", divisor(chunks.tiles)),
-        TypedValue("unsigned", "tile_bytes", chunks.block.tile_bytes),
-        TypedValue("unsigned", "chunk_tiles", chunks.tiles),
-        TypedValue("unsigned", "chunk_rows", chunks.rows),
-        TypedValue("unsigned", "last_chunk", last_chunk),
-        TypedValue("unsigned", "last_rows", rows - last_chunk * chunks.rows),
-        *_tables(split, columns, chunks, slots),
-    ]
+    """The launch for outputs that fit its parameters, in these chunks."""
+    slots = _slots(split, assumptions, columns)
     registers = THREAD_REGISTERS[columns.is_aligned]
-    resident = resident_blocks(assumptions.limits, THREADS, registers)
-    code, packed = specialize("rows", slots, resident, constants, arguments)
-    rows_text = "a single row" if rows == 1 else "wide outputs"
+    code, packed = specialize(
+        "rows",
+        slots,
+        resident_blocks(assumptions.limits, THREADS, registers),
+        _constants(columns, chunks),
+        [*_numbers(split, chunks), *_tables(split, columns, chunks, slots)],
+    )
     return KernelLaunch(
         code=code,
         packed=packed,
-        outputs=outputs,
+        outputs=split.outputs,
         total_bytes=split.total_bytes,
         is_streaming=assumptions.is_streaming,
         grid=chunks.grid,
         bytes_in_flight=LOADS * VECTOR,
-        reason=f"{rows_text}, {'not ' * (not columns.is_aligned)}aligned to {VECTOR} bytes",
+        reason=_reason(split, columns),
         threads=chunks.block.threads,
     )
 
 
+def _slots(split: RowSplit, assumptions: Assumptions, columns: Columns) -> int:
+    """The outputs that the parameters have room for."""
+    count = len(split.outputs)
+    if split.rows == 1:
+        # In a mixture of experts, other outputs are empty in each call; there is room for all.
+        count = max(count, assumptions.output_count)
+    return min(columns.capacity(assumptions.limits), capacity(count))
+
+
+def _constants(columns: Columns, chunks: Chunks) -> tuple[TypedValue, ...]:
+    """The constants of a launch, which select its specialization."""
+    return (
+        TypedValue("int", "kLoads", LOADS),
+        TypedValue("bool", "kAligned", int(columns.is_aligned)),
+        TypedValue("bool", "kOneRow", int(chunks.is_one_row)),
+        TypedValue("bool", "kEqual", int(columns.is_equal)),
+        TypedValue("using", "Position", chunks.position_type),
+    )
+
+
+def _numbers(split: RowSplit, chunks: Chunks) -> Iterator[TypedValue]:
+    """The arguments about rows and chunks."""
+    rows, pitch, *_ = split
+    last_chunk = ceil_div(rows, chunks.rows) - 1
+    yield TypedValue(chunks.position_type, "pitch", pitch)
+    yield TypedValue(chunks.position_type, "chunk_pitch", pitch * chunks.rows)
+    yield TypedValue(DIVISOR, "by_chunk_tiles", divisor(chunks.tiles))
+    yield TypedValue("unsigned", "tile_bytes", chunks.block.tile_bytes)
+    yield TypedValue("unsigned", "chunk_tiles", chunks.tiles)
+    yield TypedValue("unsigned", "chunk_rows", chunks.rows)
+    yield TypedValue("unsigned", "last_chunk", last_chunk)
+    yield TypedValue("unsigned", "last_rows", rows - last_chunk * chunks.rows)
+
+
+def _reason(split: RowSplit, columns: Columns) -> str:
+    """Why outputs are copied by `rows`, in one line."""
+    outputs = "a single row" if split.rows == 1 else "wide outputs"
+    aligned = "aligned" if columns.is_aligned else "not aligned"
+    return f"{outputs}, {aligned} to {VECTOR} bytes"
+
+
 def _tables(split: RowSplit, columns: Columns, chunks: Chunks, slots: int) -> Iterator[TypedValue]:
     """The tables of outputs, which have a single entry if all outputs are equal."""
-    type_, entries, widths, offsets = columns.table_type, slots, split.widths, split.offsets
     if columns.is_equal:
-        type_ = COUNT_64 if chunks.is_one_row else "unsigned"
-        entries, widths, offsets, output_tiles = 1, widths[:1], offsets[:1], chunks.output_tiles[0]
+        type_ = chunks.position_type
+        offsets = split.offsets[:1]
+        widths = split.widths[:1]
+        output_tiles = chunks.output_tiles[0]
         yield TypedValue(DIVISOR, "by_output_tiles", divisor(output_tiles))
         yield TypedValue("unsigned", "output_tiles", output_tiles)
+        slots = 1
     else:
+        type_ = columns.table_type
+        offsets = split.offsets
+        widths = split.widths
         starts = accumulate(chunks.output_tiles[:-1], initial=0)
         yield TypedValue("unsigned", "tile_starts", padded_table(starts, slots, UNUSED_TILE))
-    yield TypedValue(type_, "offsets", padded_table(offsets, entries, 0))
-    yield TypedValue(type_, "widths", padded_table(widths, entries, 0))
+    yield TypedValue(type_, "offsets", padded_table(offsets, slots, 0))
+    yield TypedValue(type_, "widths", padded_table(widths, slots, 0))
     # The width of a single row may be too large for a divisor.
     if not chunks.is_one_row:
-        yield TypedValue(DIVISOR, "by_width", padded_table(divisors(widths), entries, divisor(1)))
+        yield TypedValue(DIVISOR, "by_width", padded_table(divisors(widths), slots, divisor(1)))

@@ -20,6 +20,7 @@ from dmlsplit.backends.cuda.launch import (
     UNUSED_TILE,
     VECTOR,
     Assumptions,
+    DeviceLimits,
     KernelLaunch,
     TypedValue,
     capacity,
@@ -33,7 +34,7 @@ from dmlsplit.backends.cuda.planner.estimates import MAX_DIRECT, MAX_STAGED, MIN
 from dmlsplit.backends.cuda.planner.forms import Entry, Form, Nest, entries_of, form_of
 from dmlsplit.geometry import ONE_TRIP, Loop, RowSplit, ceil_div, trips
 
-# Fewer items and units than this are numbered with 32 bits. The division needs numbers below 2^31,
+# Fewer items and units than this are numbered with 32 bits: the division needs numbers below 2^31,
 # and copy_edges in strided.cu divides an item's number plus up to the items of a row.
 SMALL = 2**30
 FAR = 2**31  # bytes: strides of as many and more need 64 bits
@@ -71,6 +72,14 @@ class _RegisterNeeds(NamedTuple):
     is_one_nest: bool  # whether all entries have the same nest
 
 
+class _Block(NamedTuple):
+    """The share of a block in the items."""
+
+    threads: int
+    items: int  # of a thread
+    tile_items: int  # that the block stores
+
+
 def strided_launches(
     outputs_by_nest: Mapping[Nest, Sequence[tuple[int, int]]], assumptions: Assumptions
 ) -> Iterator[KernelLaunch]:
@@ -87,7 +96,8 @@ def strided_launches(
 
 def fits_window(split: RowSplit, assumptions: Assumptions) -> bool:
     """Whether rows are equal elements, so few that one window fills all outputs."""
-    unit, count = split.equal_width, len(split.outputs)
+    unit = split.equal_width
+    count = len(split.outputs)
     is_direct = _is_direct(unit, assumptions)
     # The largest phase of a window.
     max_phase = 0 if is_direct else VECTOR - assumptions.input_alignment
@@ -108,7 +118,8 @@ def _is_direct(unit: int, assumptions: Assumptions) -> bool:
 
 def interleaved_launch(split: RowSplit, assumptions: Assumptions) -> KernelLaunch:
     """The launch for outputs that are one unit wide each, and are all filled from one window."""
-    unit, count = split.equal_width, len(split.outputs)
+    unit = split.equal_width
+    count = len(split.outputs)
     staged = 0 if _is_direct(unit, assumptions) else assumptions.output_alignment
     form = Form(unit, lcm(unit, VECTOR), count, count, staged)
 
@@ -123,51 +134,23 @@ def interleaved_launch(split: RowSplit, assumptions: Assumptions) -> KernelLaunc
 
 
 def _strided(form: Form, assumptions: Assumptions, entries: Sequence[Entry]) -> KernelLaunch:
-    """The launch for entries of one form: its constants, tables and blocks."""
-    nests: Sequence[Nest] = [entry.nest for entry in entries]
-    slots, item_loops = capacity(len(entries), least=1), _item_loops(nests, form.item_bytes)
-    needs = _register_needs(nests, item_loops)
-    threads, items, tile_items = _block(form, needs)
-    *starts, grid = _tile_starts(form, item_loops, tile_items)
-    # Unused slots have the first nest again. Nests that are all equal have one slot.
+    """The launch for entries of one form."""
+    item_loops = _item_loops([entry.nest for entry in entries], form.item_bytes)
+    needs = _register_needs(entries, item_loops)
+    block = _block(form, needs)
+    *starts, grid = _tile_starts(form, item_loops, block.tile_items)
+    slots = capacity(len(entries), least=1)
     nest_slots = 1 if needs.is_one_nest else slots
-    nests = padded_table(nests, slots, nests[0])[:nest_slots]
-    item_loops = padded_table(item_loops, slots, item_loops[0])[:nest_slots]
-    has_edges, has_leads = _edges(form, nests, assumptions)
-    staged_item = form.item_bytes if form.staged_alignment else 0
-    alignment = min(entry.window_alignment(assumptions, staged_item) for entry in entries)
-    # Bytes of items, or of their windows.
-    span = (form.item_bytes // form.unit - 1) * abs(form.window_step or 1) + form.channels
-    in_flight = items * max(span * form.unit, form.item_bytes)
-    resident = _resident(form, needs, items) * (THREADS // threads)
-    # The compiler ignores a number of blocks with more threads than an SM has: 1,024 on a T4.
-    resident = min(resident, assumptions.limits.threads_per_sm // threads)
-    has_window = form.window_step is not None
-    loads_text = f"out of {VECTOR}-byte loads" if has_window else "each with its own load"
-    constants = (
-        TypedValue("int", "kUnit", form.unit),
-        TypedValue("int", "kItemBytes", form.item_bytes),
-        TypedValue("int", "kItems", items),
-        TypedValue("int", "kTile", tile_items),
-        TypedValue("int", "kChannels", form.channels),
-        TypedValue("bool", "kWindow", int(has_window)),
-        TypedValue("int", "kStep", form.window_step or 0),
-        TypedValue("int", "kAlign", alignment),
-        TypedValue("bool", "kEdges", int(has_edges)),
-        TypedValue("bool", "kLeads", int(has_edges and has_leads)),
-        TypedValue("int", "kStagedAlign", form.staged_alignment),
-        TypedValue("int", "kNests", len(nests)),
-        TypedValue("int", "kDimensions", needs.depth),
-        TypedValue("using", "Index", "unsigned" if needs.is_small else COUNT_64),
-        TypedValue("using", "Signed", "int" if needs.is_small else OFFSET_64),
-    )
-    arguments = [
-        TypedValue(OFFSET_64, "offsets", padded_table((e.offset for e in entries), slots, 0)),
-        TypedValue("unsigned", "tile_starts", padded_table(starts, slots, UNUSED_TILE)),
-        *_tables(nests, item_loops, needs),
-    ]
     code, packed = specialize(
-        "strided", slots * form.channels, resident, constants, arguments, threads
+        "strided",
+        slots * form.channels,
+        _resident_blocks(form, needs, block, assumptions.limits),
+        _constants(form, assumptions, entries, needs, block, nest_slots),
+        [
+            *_entry_tables(entries, starts, slots),
+            *_nest_tables(entries, item_loops, needs, nest_slots),
+        ],
+        block.threads,
     )
     return KernelLaunch(
         code=code,
@@ -176,14 +159,66 @@ def _strided(form: Form, assumptions: Assumptions, entries: Sequence[Entry]) -> 
         total_bytes=sum(trips(entry.nest.loops) * form.unit * form.channels for entry in entries),
         is_streaming=assumptions.is_streaming,
         grid=grid,
-        bytes_in_flight=in_flight,
-        shared_bytes=threads * staged_item,
-        reason=f"moves {form.unit} byte{'s' * (form.unit > 1)} at a time, {loads_text}",
-        threads=threads,
+        bytes_in_flight=block.items * _loaded_bytes(form),
+        shared_bytes=block.threads * _staged_bytes(form),
+        reason=_reason(form),
+        threads=block.threads,
     )
 
 
-def _register_needs(nests: Sequence[Nest], item_loops: Sequence[ItemLoops]) -> _RegisterNeeds:
+def _constants(
+    form: Form,
+    assumptions: Assumptions,
+    entries: Sequence[Entry],
+    needs: _RegisterNeeds,
+    block: _Block,
+    nest_slots: int,
+) -> tuple[TypedValue, ...]:
+    """The constants of a launch, which select its specialization."""
+    has_edges, has_leads = _edges(form, entries, assumptions)
+    staged_bytes = _staged_bytes(form)
+    alignment = min(entry.window_alignment(assumptions, staged_bytes) for entry in entries)
+    return (
+        TypedValue("int", "kUnit", form.unit),
+        TypedValue("int", "kItemBytes", form.item_bytes),
+        TypedValue("int", "kItems", block.items),
+        TypedValue("int", "kTile", block.tile_items),
+        TypedValue("int", "kChannels", form.channels),
+        TypedValue("bool", "kWindow", int(form.window_step is not None)),
+        TypedValue("int", "kStep", form.window_step or 0),
+        TypedValue("int", "kAlign", alignment),
+        TypedValue("bool", "kEdges", int(has_edges)),
+        TypedValue("bool", "kLeads", int(has_edges and has_leads)),
+        TypedValue("int", "kStagedAlign", form.staged_alignment),
+        TypedValue("int", "kNests", nest_slots),
+        TypedValue("int", "kDimensions", needs.depth),
+        TypedValue("using", "Index", "unsigned" if needs.is_small else COUNT_64),
+        TypedValue("using", "Signed", "int" if needs.is_small else OFFSET_64),
+    )
+
+
+def _reason(form: Form) -> str:
+    """What a launch moves at a time, and how it loads that, in one line."""
+    units = f"{form.unit} bytes" if form.unit > 1 else "1 byte"
+    if form.window_step is None:
+        return f"moves {units} at a time, each with its own load"
+    return f"moves {units} at a time, out of {VECTOR}-byte loads"
+
+
+def _staged_bytes(form: Form) -> int:
+    """The shared memory of an item; 0 if items do not go through it."""
+    return form.item_bytes if form.staged_alignment else 0
+
+
+def _loaded_bytes(form: Form) -> int:
+    """The bytes of an item, or of its window if that has more."""
+    span = (form.item_bytes // form.unit - 1) * abs(form.window_step or 1) + form.channels
+    return max(span * form.unit, form.item_bytes)
+
+
+def _register_needs(entries: Sequence[Entry], item_loops: Sequence[ItemLoops]) -> _RegisterNeeds:
+    """The needs of a launch, from the largest numbers of all entries."""
+    nests = [entry.nest for entry in entries]
     is_small = max(*map(trips, item_loops), *(nest.row_units for nest in nests)) < SMALL
     strides = [stride for loop in chain.from_iterable(item_loops) for stride in loop[1:]]
     strides += [nest.loops[-1].input_stride for nest in nests]
@@ -191,15 +226,17 @@ def _register_needs(nests: Sequence[Nest], item_loops: Sequence[ItemLoops]) -> _
     return _RegisterNeeds(is_small, has_64_bit_strides, len(item_loops[0]), len(set(nests)) == 1)
 
 
-def _block(form: Form, needs: _RegisterNeeds) -> tuple[int, int, int]:
-    """The threads of a block, the items of a thread, and the items that a block stores."""
+def _block(form: Form, needs: _RegisterNeeds) -> _Block:
+    """The block for entries of a form: as many items as registers allow."""
     threads = STAGED_THREADS if form.staged_alignment == VECTOR else THREADS
     # 64-bit numbers, many loops, and 64-bit strides of several nests each take the registers of
     # half the items.
     has_cheap_strides = needs.is_one_nest or not needs.has_64_bit_strides
     fits_registers = needs.is_small and needs.depth <= MAX_CHEAP_DEPTH and has_cheap_strides
     items = form.items if fits_registers else ceil_div(form.items, 2)
-    return threads, items, threads * items - REPEATED_ITEMS * (0 < form.staged_alignment < VECTOR)
+    is_unaligned = 0 < form.staged_alignment < VECTOR
+    repeated_items = REPEATED_ITEMS if is_unaligned else 0
+    return _Block(threads, items, threads * items - repeated_items)
 
 
 def _tile_starts(form: Form, item_loops: Sequence[ItemLoops], tile_items: int) -> Iterator[int]:
@@ -211,14 +248,22 @@ def _tile_starts(form: Form, item_loops: Sequence[ItemLoops], tile_items: int) -
     return accumulate(counts, initial=0)
 
 
-def _edges(form: Form, nests: Sequence[Nest], assumptions: Assumptions) -> tuple[bool, bool]:
+def _edges(form: Form, entries: Sequence[Entry], assumptions: Assumptions) -> tuple[bool, bool]:
     """Whether rows that are not staged begin or end inside an item, and whether rows begin so."""
+    nests = [entry.nest for entry in entries]
     has_leads = any(nest.row_alignment(assumptions) % form.item_bytes for nest in nests)
     has_tails = any(nest.row_bytes % form.item_bytes for nest in nests)
     return not form.staged_alignment and (has_leads or has_tails), has_leads
 
 
-def _resident(form: Form, needs: _RegisterNeeds, items: int) -> int:
+def _resident_blocks(form: Form, needs: _RegisterNeeds, block: _Block, limits: DeviceLimits) -> int:
+    """The blocks that an SM must hold."""
+    resident = _resident_for_registers(form, needs, block.items) * (THREADS // block.threads)
+    # The compiler ignores a number of blocks with more threads than an SM has: 1,024 on a T4.
+    return min(resident, limits.threads_per_sm // block.threads)
+
+
+def _resident_for_registers(form: Form, needs: _RegisterNeeds, items: int) -> int:
     """The blocks of THREADS threads that an SM must hold: so few that threads do not spill."""
     in_flight = items * form.channels * form.item_bytes
     if in_flight > MAX_IN_FLIGHT * VECTOR:
@@ -243,19 +288,33 @@ def _item_loops(nests: Sequence[Nest], item_bytes: int) -> Sequence[ItemLoops]:
     return [(ONE_TRIP,) * (depth - len(loops)) + loops for loops in item_loops]
 
 
-def _tables(
-    nests: Sequence[Nest], item_loops: Sequence[ItemLoops], needs: _RegisterNeeds
+def _entry_tables(
+    entries: Sequence[Entry], starts: Sequence[int], slots: int
 ) -> Iterator[TypedValue]:
-    """The tables of nests: sizes, strides, and divisors by the sizes."""
+    """The tables of entries: where each begins in the input, and its first block."""
+    offsets = (entry.offset for entry in entries)
+    yield TypedValue(OFFSET_64, "offsets", padded_table(offsets, slots, 0))
+    yield TypedValue("unsigned", "tile_starts", padded_table(starts, slots, UNUSED_TILE))
+
+
+def _nest_tables(
+    entries: Sequence[Entry], item_loops: Sequence[ItemLoops], needs: _RegisterNeeds, slots: int
+) -> Iterator[TypedValue]:
+    """The tables of nests: sizes, strides, and divisors by the sizes.
+
+    Unused slots have the first nest again. Nests that are all equal have one slot.
+    """
+    nests = padded_table((entry.nest for entry in entries[:slots]), slots, entries[0].nest)
+    item_loops = padded_table(item_loops[:slots], slots, item_loops[0])
     bits, index, signed = (32, "unsigned", "int") if needs.is_small else (64, COUNT_64, OFFSET_64)
     sizes, input_strides, output_strides = zip(*chain.from_iterable(item_loops), strict=True)
     steps = tuple(nest.loops[-1].input_stride for nest in nests)
     stride = OFFSET_64 if needs.has_64_bit_strides else "int"
-    divisors = [divisor(size, bits) for size in sizes]
+    magics, shifts = zip(*[divisor(size, bits) for size in sizes], strict=True)
     yield TypedValue(index, "counts", tuple(map(trips, item_loops)))
     yield TypedValue(index, "minus_sizes", tuple((1 << bits) - size for size in sizes))
-    yield TypedValue(index, "magics", tuple(by.magic for by in divisors))
-    yield TypedValue("unsigned", "shifts", tuple(by.shift for by in divisors))
+    yield TypedValue(index, "magics", magics)
+    yield TypedValue("unsigned", "shifts", shifts)
     yield TypedValue(stride, "input_strides", input_strides)
     yield TypedValue(stride, "output_strides", output_strides)
     yield TypedValue(stride, "steps", steps)

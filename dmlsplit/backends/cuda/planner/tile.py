@@ -43,21 +43,14 @@ def tile_launches(split: RowSplit, assumptions: Assumptions) -> Iterator[KernelL
 def _launch(split: RowSplit, assumptions: Assumptions, layout: Layout) -> KernelLaunch:
     """The launch for outputs with a layout."""
     slots = capacity(len(split.outputs))
-    constants = (
-        TypedValue("int", "kPartBytes", layout.part_bytes),
-        TypedValue("int", "kLoads", SLABS),
-        TypedValue("int", "kSlabVectors", layout.slab_vectors),
-        TypedValue("bool", "kPadded", int(layout.pad[1] > 0)),
-        TypedValue("bool", "kWide", int(layout.part_bytes == 1 and max(split.widths) >= VECTOR)),
-    )
     arguments = [
         *_output_tables(split, layout),
         *_group_tables(split, layout),
         *_scalar_arguments(split, layout),
     ]
-    widths_text = f"outputs up to {max(split.widths)} bytes wide"
-    reason = f"rows of {split.pitch} bytes" if layout.run_rows > 1 else widths_text
-    code, packed = specialize("tile", slots, RESIDENT, constants, arguments, MAX_THREADS)
+    code, packed = specialize(
+        "tile", slots, RESIDENT, _constants(split, layout), arguments, MAX_THREADS
+    )
     return KernelLaunch(
         code=code,
         packed=packed,
@@ -67,9 +60,28 @@ def _launch(split: RowSplit, assumptions: Assumptions, layout: Layout) -> Kernel
         grid=layout.grid(split.rows),
         shared_bytes=layout.shared_bytes,
         bytes_in_flight=SLABS * VECTOR,
-        reason=f"{reason}, up to {layout.tile_rows} rows at a time, through shared memory",
+        reason=_reason(split, layout),
         threads=layout.threads,
     )
+
+
+def _constants(split: RowSplit, layout: Layout) -> tuple[TypedValue, ...]:
+    """The constants of a launch, which select its specialization."""
+    return (
+        TypedValue("int", "kPartBytes", layout.part_bytes),
+        TypedValue("int", "kLoads", SLABS),
+        TypedValue("int", "kSlabVectors", layout.slab_vectors),
+        TypedValue("bool", "kPadded", int(layout.pad[1] > 0)),
+        TypedValue("bool", "kWide", int(layout.part_bytes == 1 and max(split.widths) >= VECTOR)),
+    )
+
+
+def _reason(split: RowSplit, layout: Layout) -> str:
+    """What a block reads at a time, in one line."""
+    runs = f"outputs up to {max(split.widths)} bytes wide"
+    if layout.run_rows > 1:
+        runs = f"rows of {split.pitch} bytes"
+    return f"{runs}, up to {layout.tile_rows} rows at a time, through shared memory"
 
 
 def _items(split: RowSplit, layout: Layout) -> list[int]:
@@ -94,7 +106,10 @@ def _output_tables(split: RowSplit, layout: Layout) -> Iterator[TypedValue]:
 
 def _group_tables(split: RowSplit, layout: Layout) -> Iterator[TypedValue]:
     """For each group: its first run in the input, the bytes of a run, and its vectors of a slab."""
-    items, item_starts, run_offsets, run_bytes = _items(split, layout), [0], [], []
+    items = _items(split, layout)
+    item_starts = [0]
+    run_offsets = []
+    run_bytes = []
     for first, last in pairwise(layout.groups):
         item_starts.append(item_starts[-1] + sum(items[first:last]))
         run_offsets.append(split.offsets[first] - layout.rows_before * split.pitch)

@@ -11,7 +11,10 @@ from typing import NamedTuple
 from dmlsplit.backends.cuda.launch import IN_FLIGHT_BYTES, DeviceLimits
 
 COPY_CLOCKS = 53  # that an SM of an H200 has for 512 bytes, which a warp copies, at a copy's speed
-EXPONENT, EVEN_WAVES = 3, 3
+# Of the norm that joins the times of memory and of the busiest unit (`side_by_side`).
+EXPONENT = 3
+# In more waves of blocks, all SMs are taken to end at the same time.
+EVEN_WAVES = 3
 # About what an SM of an H200 copies at 4.3 TB/s, read and written, in the 500 ns that a load is
 # assumed to take while memory is busy: 4.3 TB/s / 2 / 132 SMs * 500 ns.
 WAIT_BYTES = 8 << 10
@@ -34,10 +37,12 @@ def launch_time(
     The busiest unit of an SM takes `unit_clocks` for 512 bytes.
     """
     speed = limits.in_flight_bytes / IN_FLIGHT_BYTES  # that of an H200 is 1
-    sm_blocks, block_bytes = blocks.grid / limits.sm_count, total_bytes / blocks.grid
+    sm_blocks = blocks.grid / limits.sm_count
+    block_bytes = total_bytes / blocks.grid
     # If too few bytes are in flight, the time is inversely proportional to them, by Little's law.
     in_flight = min(blocks.round_bytes, block_bytes) * min(sm_blocks, blocks.resident)
-    waits, tail = limits.in_flight_bytes / in_flight, 0.0
+    waits = limits.in_flight_bytes / in_flight
+    tail = 0.0
     units = unit_clocks / COPY_CLOCKS * speed
     # In a few waves, the SM with the most blocks is the last to end.
     if sm_blocks <= EVEN_WAVES * blocks.resident:

@@ -7,8 +7,10 @@ tile, the alignment of lines, and the numbers of outputs, planes and loops. Size
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate, chain
 from math import gcd, prod
+from typing import NamedTuple
 
 from dmlsplit.backends.cuda.launch import (
     DIVISOR,
@@ -27,9 +29,9 @@ from dmlsplit.backends.cuda.planner.estimates import MIN_FILL
 from dmlsplit.backends.cuda.planner.forms import Nest
 from dmlsplit.geometry import ONE_TRIP, Loop, RowSplit, StridedCopy, ceil_div
 
-# A block has few threads with many loads each, because a thread computes only once where its
-# elements are.
-THREADS, LOADS = 128, 8
+# Of a block: few, with many loads each, because a thread computes only once where its elements are.
+THREADS = 128
+LOADS = 8  # vectors of a thread
 # The blocks per SM in __launch_bounds__, which limits a thread to 64 registers. Shared memory may
 # let fewer fit.
 RESIDENT = 8
@@ -147,7 +149,8 @@ def element_launch(split: RowSplit, assumptions: Assumptions) -> KernelLaunch | 
 
     Rows are across and outputs down. Memory must be aligned, and outputs contiguous in the input.
     """
-    unit, count = split.equal_width, len(split.outputs)
+    unit = split.equal_width
+    count = len(split.outputs)
     # The kernel cannot number longer sides, and has elements of 1, 2, 4, 8 and 16 bytes. Those of
     # 16 are left to `rows` and `tile`, which copy them as whole vectors. For other pitches,
     # `tile` takes fewer instructions (docs/design/017-transposes.md).
@@ -160,16 +163,15 @@ def element_launch(split: RowSplit, assumptions: Assumptions) -> KernelLaunch | 
     allowed = [t for t in tiles(unit) if t.down >= count or split.pitch % SECTOR == 0]
     if not allowed or (tile := best_tile(allowed, [plane])).fill([plane]) < MIN_FILL:
         return None
-    launch = _launch(
-        tile,
+    outputs = _Outputs(
+        split.outputs,
         [plane],
         [(0, 0)],
-        split.outputs,
         split.total_bytes,
-        assumptions,
         f"rows of {count} outputs, one {unit}-byte element each",
         has_pointers=True,
     )
+    launch = _launch(tile, outputs, assumptions)
     return launch if len(launch.parameters(())) <= assumptions.limits.parameter_bytes else None
 
 
@@ -192,30 +194,38 @@ def transpose_launches(
     assumptions: Assumptions,
 ) -> Iterator[KernelLaunch]:
     """The launches for outputs by nest; all nests have a down loop and the same unit."""
-    unit = next(iter(outputs_by_nest)).unit
-
-    def launch(outputs: Sequence[tuple[Nest, int]]) -> KernelLaunch | None:
-        nests = list(dict.fromkeys(nest for nest, _ in outputs))
-        if len(nests) > MAX_PLANES:
-            return None
-        plane_of = {nest: index for index, nest in enumerate(nests)}
-        planes = tuple(map(_plane, nests))
-        offsets = [pieces[output].input_offset for _, output in outputs]
-        return _launch(
-            best_tile(tiles(unit, *alignments(planes, offsets, assumptions)), planes),
-            planes,
-            [(offset, plane_of[nest]) for offset, (nest, _) in zip(offsets, outputs, strict=True)],
-            tuple(output for _, output in outputs),
-            sum(pieces[output].total_bytes for _, output in outputs),
-            assumptions,
-            f"{unit}-byte elements, contiguous along different dimensions in input and output",
-        )
-
+    launch = partial(_launch_of_nests, pieces, assumptions)
     outputs = [(nest, output) for nest, indices in outputs_by_nest.items() for output in indices]
     return launches_within(launch, outputs, assumptions.limits.parameter_bytes)
 
 
+def _launch_of_nests(
+    pieces: Sequence[StridedCopy],
+    assumptions: Assumptions,
+    nest_outputs: Sequence[tuple[Nest, int]],
+) -> KernelLaunch | None:
+    """The launch for outputs, each with its nest; None if they have too many distinct ones."""
+    nests = list(dict.fromkeys(nest for nest, _ in nest_outputs))
+    if len(nests) > MAX_PLANES:
+        return None
+    unit = nests[0].unit
+    planes = tuple(map(_plane, nests))
+    plane_of = {nest: index for index, nest in enumerate(nests)}
+    copies = [pieces[output] for _, output in nest_outputs]
+    offsets = [copy.input_offset for copy in copies]
+    outputs = _Outputs(
+        tuple(output for _, output in nest_outputs),
+        planes,
+        [(offset, plane_of[nest]) for offset, (nest, _) in zip(offsets, nest_outputs, strict=True)],
+        sum(copy.total_bytes for copy in copies),
+        f"{unit}-byte elements, contiguous along different dimensions in input and output",
+    )
+    tile = best_tile(tiles(unit, *alignments(planes, offsets, assumptions)), planes)
+    return _launch(tile, outputs, assumptions)
+
+
 def _plane(nest: Nest) -> Plane:
+    """The plane of the down loop and the row of a nest, inside its other loops."""
     *outer, across = nest.loops
     down = down_loop(nest)
     assert down is not None
@@ -224,59 +234,84 @@ def _plane(nest: Nest) -> Plane:
     return Plane(down.size, across.size, down.output_stride, across.input_stride, loops)
 
 
-def _launch(
-    tile: Tile,
-    planes: Sequence[Plane],
-    entries: Sequence[tuple[int, int]],
-    outputs: tuple[int, ...],
-    total_bytes: int,
-    assumptions: Assumptions,
-    reason: str,
-    has_pointers: bool = False,
-) -> KernelLaunch:
-    """The launch that writes `outputs` in tiles of distinct planes.
+class _Outputs(NamedTuple):
+    """The outputs of a launch.
 
-    `entries` are each output's first byte in the input and the index of its plane. With
-    `has_pointers` there is one entry, and each line of its plane (`down_stride` 0) is an output.
+    With `has_pointers` there is one entry, and each line of its plane (`down_stride` 0) is an
+    output.
     """
-    offsets, plane_indices = zip(*entries, strict=True)
-    loops = max(len(plane.loops) for plane in planes)
-    starts = tuple(accumulate((prod(tile.counts(planes[n])) for n in plane_indices), initial=0))
-    constants = (
+
+    indices: tuple[int, ...]  # into the geometry's pieces
+    planes: Sequence[Plane]  # distinct ones
+    entries: Sequence[tuple[int, int]]  # an output's first byte in the input, and its plane's index
+    total_bytes: int
+    reason: str  # as in `KernelLaunch`
+    has_pointers: bool = False
+
+    @property
+    def depth(self) -> int:
+        """The most loops around a plane."""
+        return max(len(plane.loops) for plane in self.planes)
+
+
+def _launch(tile: Tile, outputs: _Outputs, assumptions: Assumptions) -> KernelLaunch:
+    """The launch that writes outputs in tiles of their planes."""
+    tile_counts = [prod(tile.counts(outputs.planes[n])) for _, n in outputs.entries]
+    starts = tuple(accumulate(tile_counts, initial=0))
+    code, packed = specialize(
+        "transpose",
+        len(outputs.indices),
+        RESIDENT,
+        _constants(tile, outputs),
+        list(_tables(tile, outputs, starts)),
+        THREADS,
+    )
+    return KernelLaunch(
+        code=code,
+        packed=packed,
+        outputs=outputs.indices,
+        total_bytes=outputs.total_bytes,
+        is_streaming=assumptions.is_streaming,
+        grid=starts[-1],
+        shared_bytes=tile.shared_vectors * VECTOR,
+        bytes_in_flight=LOADS * VECTOR,
+        reason=outputs.reason,
+        threads=THREADS,
+    )
+
+
+def _constants(tile: Tile, outputs: _Outputs) -> tuple[TypedValue, ...]:
+    """The constants of a launch, which select its specialization."""
+    return (
         TypedValue("int", "kUnit", tile.unit),
         TypedValue("int", "kDownVectors", tile.down_vectors),
         TypedValue("int", "kAcross", tile.across),
         TypedValue("int", "kInputAlign", tile.input_alignment),
         TypedValue("bool", "kOutputAligned", int(tile.is_output_aligned)),
         TypedValue("int", "kSharedVectors", tile.shared_vectors),
-        TypedValue("bool", "kPointers", int(has_pointers)),
-        TypedValue("int", "kEntries", len(entries)),
-        TypedValue("int", "kPlanes", len(planes)),
-        TypedValue("int", "kLoops", loops),
-    )
-    arguments = [
-        TypedValue(OFFSET_64, "offsets", offsets),
-        *_plane_tables(tile, planes, loops),
-        TypedValue("unsigned", "starts", starts),
-        TypedValue("unsigned char", "planes", plane_indices),
-    ]
-    code, packed = specialize("transpose", len(outputs), RESIDENT, constants, arguments, THREADS)
-    return KernelLaunch(
-        code=code,
-        packed=packed,
-        outputs=outputs,
-        total_bytes=total_bytes,
-        is_streaming=assumptions.is_streaming,
-        grid=starts[-1],
-        shared_bytes=tile.shared_vectors * VECTOR,
-        bytes_in_flight=LOADS * VECTOR,
-        reason=reason,
-        threads=THREADS,
+        TypedValue("bool", "kPointers", int(outputs.has_pointers)),
+        TypedValue("int", "kEntries", len(outputs.entries)),
+        TypedValue("int", "kPlanes", len(outputs.planes)),
+        TypedValue("int", "kLoops", outputs.depth),
     )
 
 
-def _plane_tables(tile: Tile, planes: Sequence[Plane], depth: int) -> Iterator[TypedValue]:
-    # All planes get the loops of the deepest one; a table has at least one entry.
+def _tables(tile: Tile, outputs: _Outputs, starts: tuple[int, ...]) -> Iterator[TypedValue]:
+    """The tables of planes, and those of entries: offset in the input, first block, and plane."""
+    offsets, plane_indices = zip(*outputs.entries, strict=True)
+    yield TypedValue(OFFSET_64, "offsets", offsets)
+    yield from _plane_tables(tile, outputs)
+    yield TypedValue("unsigned", "starts", starts)
+    yield TypedValue("unsigned char", "planes", plane_indices)
+
+
+def _plane_tables(tile: Tile, outputs: _Outputs) -> Iterator[TypedValue]:
+    """The tables of planes: sizes, strides, and numbers of tiles with divisors by them.
+
+    All planes get the loops of the deepest one; a table has at least one entry.
+    """
+    planes = outputs.planes
+    depth = outputs.depth
     plane_loops = [[*plane.loops, *[ONE_TRIP] * depth][:depth] for plane in planes]
     loops = list(chain.from_iterable(plane_loops)) or [ONE_TRIP]
     # The outermost loop takes what remains of a number, and needs no divisor.

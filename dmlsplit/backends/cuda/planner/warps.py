@@ -15,9 +15,8 @@ from dmlsplit.backends.cuda.launch import VECTOR, WARP, WORD
 from dmlsplit.geometry import ceil_div
 
 BANKS = 32  # of shared memory
-# The sample: warps at equal distances in a slab, and parts of their vectors.
-SAMPLED_WARPS = 2
-SAMPLED_PARTS = 4
+SAMPLED_WARPS = 2  # of a slab, at equal distances
+SAMPLED_PARTS = 4  # of the vectors of such a warp
 
 Pad = tuple[int, int]
 Offset = TypeVar("Offset", int, "np.ndarray[Any, np.dtype[np.int64]]")
