@@ -170,8 +170,8 @@ def _best_chunks(split: RowSplit, limits: DeviceLimits, columns: Columns) -> Chu
         chunk_bytes = [[rows * width for width in split.widths] for rows in row_choices]
     total_bytes = split.total_bytes
     registers = THREAD_REGISTERS[columns.is_aligned]
-    # A split with fewer bytes than must be in flight takes the smallest blocks, if all are resident:
-    # only they request all of their bytes at once.
+    # A split with fewer bytes than must be in flight takes the smallest blocks, if all of them are
+    # resident: only they request all of their bytes at once.
     if total_bytes * CHEAP_TIME < limits.in_flight_bytes * limits.sm_count:
         smallest = _chunks(split.rows, row_choices, chunk_bytes, BLOCKS[-1])
         if smallest.grid <= limits.sm_count * resident_blocks(
