@@ -108,9 +108,10 @@ TASKS = {
 
 
 @each(name=TASKS)
-def test_each_task_has_a_page_with_an_example_that_a_search_finds(name: str) -> None:
+def test_the_page_of_a_task_is_indexed_under_its_word_and_has_its_example(name: str) -> None:
     word, example = TASKS[name]
     text = PAGES[f"docs/{name}.md"]
+    # In MyST, "!" makes an entry of the index the main one, which a search shows first.
     assert f"! {word}" in "".join(re.findall(r"^```{index} .*$", text, re.MULTILINE))
     assert example in text
 

@@ -100,5 +100,7 @@ def test_large_splits_load_and_store_vectors(arch: str, builds: Path) -> None:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("arch", ARCHES)
 def test_every_form_loads_and_stores_vectors(arch: str, builds: Path) -> None:
-    launches = distinct(launch for run in forms.sweep(False) for launch in run.case.launches)
+    launches = distinct(
+        launch for run in forms.sweep(is_fine=False) for launch in run.case.launches
+    )
     check_all(launches, arch, builds)

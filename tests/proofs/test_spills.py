@@ -1,7 +1,6 @@
 """No specialization that the planner can choose spills; all leave room for the planned blocks."""
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -52,26 +51,31 @@ def in_flight(launch: KernelLaunch) -> tuple[int, int]:
 
 
 def test_the_specializations_with_most_bytes_in_flight_do_not_spill(builds: Path) -> None:
-    launches = heaviest(forms.sweep(False, [forms.nested], forms.LARGE[-1]))
+    launches = heaviest(
+        forms.sweep(False, [forms.nested], forms.Numbers(are_large=True, are_far=True))
+    )
     assert len(launches) >= 10
     check_spills(launches, builds, [sass.ARCH])
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("arch", ["sm_90", "sm_100", "sm_120"])
-@pytest.mark.parametrize("are", [(False, True), (True, True)])
+@pytest.mark.parametrize(
+    "numbers", [forms.Numbers(are_far=True), forms.Numbers(are_large=True, are_far=True)]
+)
 def test_the_heaviest_64_bit_specializations_do_not_spill(
-    are: tuple[bool, bool], arch: str, builds: Path
+    numbers: forms.Numbers, arch: str, builds: Path
 ) -> None:
     """Strides of 64 bits, on the architectures on which specializations have spilled before."""
-    runs = forms.sweep(False, are=are, most_bytes=1 << 40)
+    runs = forms.sweep(is_fine=False, numbers=numbers, most_bytes=1 << 40)
     check_spills(heaviest(runs), builds, [arch])
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize(("cases", "are"), list(product(forms.SCOPE, (forms.SMALL, *forms.LARGE))))
+@pytest.mark.parametrize("cases", forms.SCOPE)
+@pytest.mark.parametrize("numbers", [forms.SMALL_NUMBERS, *forms.LARGE_NUMBERS])
 def test_no_specialization_spills(
-    cases: Callable[[bool], Iterator[Case]], are: tuple[bool, bool], builds: Path
+    cases: Callable[[bool], Iterator[Case]], numbers: forms.Numbers, builds: Path
 ) -> None:
-    launches = specializations(forms.sweep(True, [cases], are, most_bytes=1 << 40)).values()
+    launches = specializations(forms.sweep(True, [cases], numbers, most_bytes=1 << 40)).values()
     check_spills(launches, builds, ARCHES)

@@ -146,7 +146,7 @@ def test_neighbouring_outputs_have_different_phases_unless_they_are_aligned() ->
 def test_the_layouts_have_every_size_and_every_mode() -> None:
     needed_pairs = {
         mode
-        for run in forms.sweep(False)
+        for run in forms.sweep(is_fine=False)
         for kernel_launch in run.case.launches
         for mode in sizes(kernel_launch)
     }

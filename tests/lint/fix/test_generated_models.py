@@ -85,7 +85,8 @@ def differences(
             yield "overridden" if run.is_overridden else f"at {run.sizes}"
 
 
-def check(seeds: range, folder: Path) -> Counter[str]:
+def rewrite_and_compare(seeds: range, folder: Path) -> Counter[str]:
+    """Rewrite the model of each seed; no run may differ from the original's. What was compared."""
     counts, different = Counter[str](), []
     for seed in seeds:
         inner = folder / str(seed)
@@ -97,12 +98,14 @@ def check(seeds: range, folder: Path) -> Counter[str]:
     return counts
 
 
-def test_generated_models_compute_the_same_once_they_are_rewritten(tmp_path: Path) -> None:
-    counts = check(range(300), tmp_path)
+def test_rewritten_random_models_compute_the_same_as_the_original(tmp_path: Path) -> None:
+    counts = rewrite_and_compare(range(300), tmp_path)
+    # Enough of them are rewritten and run that the comparison means something.
     assert counts["models"] == 300
     assert counts["rewritten"] > 60, counts
     assert counts["runs"] > 250, counts
-    assert min(counts["runs at 0"], counts["runs with other defaults"]) > 5, counts
+    assert counts["runs at 0"] > 5, counts
+    assert counts["runs with other defaults"] > 5, counts
 
 
 @pytest.mark.parametrize(
@@ -112,5 +115,5 @@ def test_generated_models_compute_the_same_once_they_are_rewritten(tmp_path: Pat
         for part in range(9)
     ],
 )
-def test_many_generated_models_compute_the_same(tmp_path: Path, part: int) -> None:
-    check(range(1000 * (part + 1), 1000 * (part + 2)), tmp_path)
+def test_many_rewritten_models_compute_the_same_as_the_original(tmp_path: Path, part: int) -> None:
+    rewrite_and_compare(range(1000 * (part + 1), 1000 * (part + 2)), tmp_path)

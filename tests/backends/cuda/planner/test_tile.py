@@ -52,11 +52,24 @@ def places_of(launch: KernelLaunch) -> list[tuple[int, int]]:
 def test_phases_repeat_after_each_slab_in_the_input_and_in_every_output(
     split: RowSplit, src: int, dst: int
 ) -> None:
+    """A phase is an address modulo 16 bytes, the size of a vector.
+
+    A slab is some rows. All slabs begin at the same phase iff its bytes are a multiple of 16: rows
+    times pitch in the input, rows times width in an output.
+    """
     for launch in tile_launches(split, assumed(src, dst)):
-        widths, rows = [width for _, width in places_of(launch)], known(launch)["slab_rows"]
-        assert widths == [split.widths[output] for output in launch.outputs]
-        assert rows * split.pitch % 16 == 0
-        assert all(rows * width % 16 == 0 for width in widths)
+        slab_rows = known(launch)["slab_rows"]
+        assert slab_rows * split.pitch % 16 == 0
+        assert all(slab_rows * split.widths[output] % 16 == 0 for output in launch.outputs)
+
+
+@given(narrow_splits(), ALIGNMENTS, ALIGNMENTS)
+def test_the_table_of_a_launch_has_the_widths_of_its_outputs(
+    split: RowSplit, src: int, dst: int
+) -> None:
+    for launch in tile_launches(split, assumed(src, dst)):
+        table_widths = [width for _, width in places_of(launch)]
+        assert table_widths == [split.widths[output] for output in launch.outputs]
 
 
 @given(narrow_splits(), ALIGNMENTS, ALIGNMENTS)
