@@ -12,26 +12,28 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from dmlsplit.arrays import torch_adapter  # noqa: E402
 from dmlsplit.execution import torch_fast_path  # noqa: E402
 
+MIB = 1 << 20
+
 
 @pytest.mark.parametrize(
     ("shape", "axis", "count", "is_small"),
     [
-        (((8 << 20) - 2,), 0, 2, True),
-        ((8 << 20,), 0, 2, False),
-        ((4096, 6), 1, 2, True),
-        ((4097, 6), 1, 2, False),  # many short runs
-        ((24576, 2), 1, 2, True),
-        ((24577, 2), 1, 2, False),  # many elements that are alone
-        ((4097, 64), 1, 2, True),  # runs that are not short
-        ((4097, 62), 1, 2, False),
-        ((0, 6), 1, 2, True),
+        pytest.param((8 * MIB - 2,), 0, 2, True, id="below 8 MiB"),
+        pytest.param((8 * MIB,), 0, 2, False, id="8 MiB"),
+        pytest.param((4096, 2 * 3), 1, 2, True, id="8192 runs of 3 bytes"),
+        pytest.param((4097, 2 * 3), 1, 2, False, id="more runs of 3 bytes"),
+        # Torch copies six runs of one element in the time of one such run.
+        pytest.param((24576, 2 * 1), 1, 2, True, id="49152 runs of a byte"),
+        pytest.param((24577, 2 * 1), 1, 2, False, id="more runs of a byte"),
+        pytest.param((4097, 2 * 32), 1, 2, True, id="runs of 32 bytes, which are long"),
+        pytest.param((4097, 2 * 31), 1, 2, False, id="runs of 31 bytes, which are short"),
     ],
 )
 def test_small_tensors_with_few_or_long_runs_take_torchs_operator(
     shape: tuple[int, ...], axis: int, count: int, is_small: bool
 ) -> None:
-    _, sizes = torch_fast_path._sizes_if_small.__wrapped__(shape, torch.uint8, axis, count)
-    assert bool(sizes) == is_small
+    source = torch.zeros(shape, dtype=torch.uint8)
+    assert (torch_fast_path.split_small(source, count, axis, None) is not None) == is_small
 
 
 @pytest.fixture

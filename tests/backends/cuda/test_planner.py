@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from dmlsplit.backends.cuda.gpus import find_gpu
-from dmlsplit.backends.cuda.launch import NORMAL, STREAMING, DeviceLimits
-from dmlsplit.geometry import SplitGeometry
+from dmlsplit.backends.cuda.gpus import H200, find_gpu
+from dmlsplit.backends.cuda.launch import NORMAL, STREAMING
+from dmlsplit.geometry import SplitGeometry, ceil_div
 from tests.support.descriptors import packed
 from tests.support.large_splits import LARGE
 from tests.support.plans import kernels, known, planned
@@ -65,18 +65,35 @@ def test_the_kernel_follows_from_geometry_and_alignment(
 def test_the_arguments_of_a_wide_aligned_launch_describe_its_chunks_and_tiles() -> None:
     (launch,) = planned(QKV)
     parameters = known(launch)
-    assert (parameters["kAligned"], parameters["kOneRow"], parameters["kEqual"]) == (1, 0, 0)
-    assert launch.is_streaming
-    assert (parameters["kOutputs"], parameters["pitch"]) == (4, 20480)
+    chunk_rows, last_chunk = parameters["chunk_rows"], parameters["last_chunk"]
+    # The whole chunks, of `chunk_rows` each, and the last one have all 8192 rows.
+    assert chunk_rows * last_chunk + parameters["last_rows"] == 8192
+    # In a chunk, tiles of `tile_bytes` cover each output.
+    tiles = [
+        ceil_div(chunk_rows * width, parameters["tile_bytes"]) for width in (16384, 2048, 2048)
+    ]
+    assert parameters["chunk_tiles"] == sum(tiles)
+    # Each output's first tile; no tile reaches the unused fourth entry.
+    assert parameters["tile_starts"] == (0, tiles[0], tiles[0] + tiles[1], 2**32 - 1)
+    # A block is a tile.
+    assert launch.grid == (last_chunk + 1) * sum(tiles)
+
+
+def test_the_tables_of_a_wide_launch_describe_its_columns() -> None:
+    """Tables have powers of two of entries: three outputs have a fourth, unused one."""
+    (launch,) = planned(QKV)
+    parameters = known(launch)
+    assert launch.outputs == (0, 1, 2)
+    assert parameters["kOutputs"] == 4
+    assert parameters["pitch"] == 20480
     assert parameters["offsets"] == (0, 16384, 18432, 0)
     assert parameters["widths"] == (16384, 2048, 2048, 0)
-    rows, chunks = parameters["chunk_rows"], parameters["last_chunk"]
-    assert rows * chunks + parameters["last_rows"] == 8192
-    tiles = [-(-rows * width // parameters["tile_bytes"]) for width in (16384, 2048, 2048)]
-    assert parameters["tile_starts"] == (0, tiles[0], tiles[0] + tiles[1], 2**32 - 1)
-    assert parameters["chunk_tiles"] == sum(tiles)
-    assert launch.grid == (chunks + 1) * sum(tiles)
-    assert launch.outputs == (0, 1, 2)
+
+
+def test_the_constants_of_a_launch_say_that_it_is_aligned_and_has_uneven_outputs_in_rows() -> None:
+    (launch,) = planned(QKV)
+    parameters = known(launch)
+    assert (parameters["kAligned"], parameters["kOneRow"], parameters["kEqual"]) == (1, 0, 0)
     assert launch.reason == "wide outputs, aligned to 16 bytes"
 
 
@@ -98,12 +115,12 @@ def test_pieces_without_elements_get_no_pointer() -> None:
     assert planned(packed((0, 64), 1, (32, 32), 1)) == ()
 
 
-@pytest.mark.parametrize("parameters", [32764, 4096])
 @pytest.mark.parametrize("geometry", [LABELS, packed((4, 4097), 1, (1,) * 4097, 1)])
-def test_outputs_that_do_not_fit_the_parameters_get_more_launches(
-    geometry: SplitGeometry, parameters: int
-) -> None:
-    planned(geometry, limits=DeviceLimits(80, 1024, 6 << 20, parameters))
+def test_outputs_that_do_not_fit_the_parameters_get_more_launches(geometry: SplitGeometry) -> None:
+    """Drivers before CUDA 12.1 take 4096 bytes of parameters, newer ones 32764."""
+    few = planned(geometry, limits=H200.limits._replace(parameter_bytes=32764))
+    many = planned(geometry, limits=H200.limits._replace(parameter_bytes=4096))
+    assert len(few) < len(many)
 
 
 @pytest.mark.parametrize("misaligned", [1, 16])
