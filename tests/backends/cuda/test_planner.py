@@ -80,7 +80,7 @@ def test_the_arguments_of_a_wide_aligned_launch_describe_its_chunks_and_tiles() 
 
 
 def test_the_tables_of_a_wide_launch_describe_its_columns() -> None:
-    """Tables have powers of two of entries: three outputs have a fourth, unused one."""
+    """The size of a table is a power of four: beside three outputs, the fourth entry is unused."""
     (launch,) = planned(QKV)
     parameters = known(launch)
     assert launch.outputs == (0, 1, 2)
