@@ -23,36 +23,44 @@ from dmlsplit.geometry import (
     selector,
     split_geometry,
 )
-from tests.support.descriptors import Memory, carry_out, expected_buffers, packed, split_descriptors
+from tests.support.descriptors import (
+    Memory,
+    carry_out,
+    expected_buffers,
+    packed_split,
+    split_descriptors,
+)
 
 
 def test_a_packed_split_of_any_rank_is_one_loop_over_rows() -> None:
-    geometry = packed((4, 3, 8, 6, 5, 7), 3, (1, 2, 3), 2)
+    geometry = packed_split((4, 3, 8, 6, 5, 7), axis=3, sizes=(1, 2, 3), element_bytes=2)
     assert geometry.row_split == RowSplit(96, 420, (0, 1, 2), (0, 70, 210), (70, 140, 210))
     assert geometry.pieces[1] == StridedCopy((Loop(96, 420, 140),), 70, 140)
     assert geometry.total_bytes == 96 * 420
 
 
 def test_an_outermost_split_is_one_run_per_piece() -> None:
-    geometry = packed((6, 5), 0, (4, 2), 4)
+    geometry = packed_split((6, 5), axis=0, sizes=(4, 2), element_bytes=4)
     assert geometry.row_split == RowSplit(1, 120, (0, 1), (0, 80), (80, 40))
     assert [piece.loops for piece in geometry.pieces] == [(), ()]
 
 
 def test_one_output_of_a_packed_input_is_one_run() -> None:
-    assert packed((6, 5), 1, (5,), 4).pieces == (StridedCopy((), 0, 120),)
+    assert packed_split((6, 5), axis=1, sizes=(5,), element_bytes=4).pieces == (
+        StridedCopy((), 0, 120),
+    )
 
 
 def test_empty_pieces_have_no_width() -> None:
-    assert packed((2, 6), 1, (0, 4, 0, 2), 1).row_split == RowSplit(
+    assert packed_split((2, 6), axis=1, sizes=(0, 4, 0, 2)).row_split == RowSplit(
         2, 6, (0, 1, 2, 3), (0, 0, 4, 4), (0, 4, 0, 2)
     )
-    assert packed((0, 6), 1, (2, 4), 1).total_bytes == 0
-    assert packed((0, 6), 1, (2, 4), 1).row_split is None
+    assert packed_split((0, 6), axis=1, sizes=(2, 4)).total_bytes == 0
+    assert packed_split((0, 6), axis=1, sizes=(2, 4)).row_split is None
 
 
 def test_an_output_without_elements_copies_nothing() -> None:
-    piece = packed((2, 6), 1, (4, 0, 2), 1).pieces[1]
+    piece = packed_split((2, 6), axis=1, sizes=(4, 0, 2)).pieces[1]
     assert piece == StridedCopy((), 4, 0)
     assert piece.total_bytes == 0
 
@@ -196,7 +204,7 @@ def test_a_geometry_counts_its_bytes_and_outputs(
 ) -> None:
     axis %= len(shape)
     shape[axis] = sum(sizes)
-    geometry = packed(shape, axis, sizes, width)
+    geometry = packed_split(shape, axis=axis, sizes=sizes, element_bytes=width)
     assert geometry.total_bytes == prod(shape) * width
     assert geometry.output_count == len(sizes)
     is_empty = 0 in shape

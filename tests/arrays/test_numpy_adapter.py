@@ -8,7 +8,7 @@ import pytest
 import dmlsplit as dml
 from dmlsplit.arrays import adapter_of, view
 from dmlsplit.arrays.adapter import NewArrays
-from tests.support.gpu_arrays import operator
+from tests.support.gpu_arrays import compiled_split
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_pieces_of_a_subclass_are_those_of_numpy(rows: int, tmp_path: Any) -> No
     shape = rows, 6
     metres = np.ones(shape, np.float32).view(Metres)
     metres.unit = "km"
-    op = operator(shape, (2, 4), 1, "cpu")
+    op = compiled_split(shape, (2, 4), axis=1, device="cpu")
     for array in (
         metres,
         np.ones(shape, np.float32).view(np.matrix),
@@ -74,7 +74,7 @@ def test_pieces_of_a_subclass_are_those_of_numpy(rows: int, tmp_path: Any) -> No
 
 def test_pieces_of_a_matrix_as_raw_memory_are_plain_arrays() -> None:
     buffer = np.zeros((1, 64), np.uint8).view(np.matrix)
-    op = operator((1, 1, 4, 4), (1, 3), 2, "cpu")
+    op = compiled_split((1, 1, 4, 4), (1, 3), axis=2, device="cpu")
     assert [type(piece) for piece in op(dml.BufferBinding(buffer))] == [np.ndarray] * 2
 
 

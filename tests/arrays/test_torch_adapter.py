@@ -10,7 +10,7 @@ import dmlsplit as dml
 from dmlsplit.arrays.adapter import NewArrays
 from dmlsplit.arrays.torch_adapter import TORCH
 from tests.support.command import ran
-from tests.support.gpu_arrays import operator
+from tests.support.gpu_arrays import compiled_split
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def test_an_output_of_another_torch_type_of_the_same_size_is_refused(torch: Any)
 
 def test_operators_and_out_refuse_tensors_that_require_grad(torch: Any) -> None:
     tracked, plain = torch.ones(6, requires_grad=True), torch.zeros(6)
-    op = operator((6,), (6,), 0, "cpu")
+    op = compiled_split((6,), (6,), axis=0, device="cpu")
     calls = [
         lambda: dml.split(plain, 1, out=[tracked]),
         lambda: op(tracked),
@@ -49,7 +49,7 @@ def test_operators_and_out_refuse_tensors_that_require_grad(torch: Any) -> None:
 def test_parameters_are_read_and_written_while_gradients_are_off(torch: Any, mode: str) -> None:
     """Torch's own functions do so too: that is how weights are loaded and models served."""
     source, target = (torch.nn.Parameter(torch.full((6,), value)) for value in (1.0, 2.0))
-    op = operator((6,), (6,), 0, "cpu")
+    op = compiled_split((6,), (6,), axis=0, device="cpu")
     with getattr(torch, mode)():
         (piece,) = dml.split(source, 1)
         assert piece.tolist() == op(source)[0].tolist() == source.tolist()
@@ -64,7 +64,7 @@ def test_parameters_are_read_and_written_while_gradients_are_off(torch: Any, mod
 def test_a_write_increments_the_version_of_a_tensor(torch: Any) -> None:
     """A gradient that needs an overwritten value is an error, not a wrong number."""
     source, outs = torch.arange(6.0), [torch.zeros(2), torch.zeros(4)]
-    op = operator((6,), (2, 4), 0, "cpu")
+    op = compiled_split((6,), (2, 4), axis=0, device="cpu")
     bound = op.bind(source, outs)
     assert [out._version for out in outs] == [0, 0]
     weight = torch.ones(2, requires_grad=True)
@@ -86,7 +86,7 @@ def test_a_write_increments_the_version_of_a_tensor(torch: Any) -> None:
 
 def test_a_refused_stream_does_not_change_the_version_of_a_tensor(torch: Any) -> None:
     source, out = torch.ones(6), torch.zeros(6)
-    op = operator((6,), (6,), 0, "cpu")
+    op = compiled_split((6,), (6,), axis=0, device="cpu")
     calls = [lambda: op.dispatch(source, [out], 7), lambda: op.bind(source, [out]).dispatch(7)]
     for call in calls:
         with pytest.raises(dml.InvalidArgumentError, match="stream is 7"):
@@ -148,7 +148,7 @@ def test_lazy_tensors_are_resolved_before_they_are_split(lazy: Any, torch: Any) 
 
 
 def test_operators_and_out_refuse_lazy_tensors(lazy: Any) -> None:
-    op = operator((4,), (4,), 0, "cpu")
+    op = compiled_split((4,), (4,), axis=0, device="cpu")
     for call in (lambda: dml.split(lazy.resolve_conj(), 1, out=[lazy]), lambda: op(lazy)):
         with pytest.raises(dml.InvalidArgumentError, match=r"lazily conjugated.*resolve_conj"):
             call()
@@ -384,7 +384,7 @@ def test_a_tensor_larger_than_its_storage_is_refused(
     """A storage can be shrunk below its tensor; torch reads and writes past its end then."""
     whole = [torch.zeros(offset + size, dtype=torch.uint8) for _ in range(2)]
     cut = [tensor[offset:] for tensor in whole]
-    op = operator((size,), (size,), 0, "cpu", "UINT8")
+    op = compiled_split((size,), (size,), axis=0, device="cpu", kind="UINT8")
     dml.split(cut[0], 1, out=cut[1:])
     whole[number].untyped_storage().resize_(offset + size - 1)
     source, out = cut

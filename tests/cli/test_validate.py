@@ -6,16 +6,19 @@ import pytest
 from onnx import TensorProto
 
 from dmlsplit.cli import main
-from tests.support.command import judged, save
+from tests.support.command import save, status_and_verdicts
 from tests.support.fixtures import Capsys
-from tests.support.models import single
+from tests.support.models import one_split
 
 # Files.
 
 
 def test_a_file_name_may_look_like_a_pattern(here: Path, capsys: Capsys) -> None:
-    save("m[1].onnx", single(TensorProto.FLOAT, (6,), (2, 4), 0))
-    assert judged(capsys, "m[1].onnx") == (0, {"m[1].onnx:net/cut": "runs on DirectML"})
+    save("m[1].onnx", one_split(TensorProto.FLOAT, (6,), sizes=(2, 4), axis=0))
+    assert status_and_verdicts(capsys, "m[1].onnx") == (
+        0,
+        {"m[1].onnx:net/cut": "runs on DirectML"},
+    )
 
 
 # Dynamic models and targets.
@@ -24,13 +27,13 @@ def test_a_file_name_may_look_like_a_pattern(here: Path, capsys: Capsys) -> None
 def test_dim_sets_a_dynamic_size_and_an_unknown_name_is_reported(
     here: Path, capsys: Capsys
 ) -> None:
-    save("m.onnx", single(TensorProto.INT64, ("batch", 6), (2, 4), 1))
+    save("m.onnx", one_split(TensorProto.INT64, ("batch", 6), sizes=(2, 4), axis=1))
     for dim in ("batch=3", "cut=3"):
         status = main(["validate", "m.onnx", "--dim", dim])
         assert status == (0 if dim == "batch=3" else 2)
     assert "no input of an .onnx model here has a dynamic dimension" in capsys.readouterr().err
     # Where there are several models, it may be for others.
-    save("static.onnx", single(TensorProto.INT64, (3, 6), (2, 4), 1))
+    save("static.onnx", one_split(TensorProto.INT64, (3, 6), sizes=(2, 4), axis=1))
     for paths, status in (["m.onnx", "static.onnx"], 0), (["."], 0), (["static.onnx"], 2):
         capsys.readouterr()
         assert main(["validate", *paths, "--dim", "batch=3", "--dim", "cut=3"]) == status

@@ -13,7 +13,7 @@ from tests.proofs.test_sass import ARCHES, check_spills
 from tests.sass import launch as sass
 from tests.support import nvrtc
 from tests.support.kernel_cases import Case
-from tests.support.plans import known
+from tests.support.plans import constants_and_arguments
 
 pytestmark = pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
 BRANCHES = "kUnit kAligned kEdges kWindow Index input_strides".split()
@@ -39,7 +39,9 @@ def heaviest(runs: Iterable[forms.Run]) -> list[KernelLaunch]:
     """Of specializations with the same branches and types, the one with most bytes in flight."""
     largest: dict[Any, KernelLaunch] = {}
     for launch in specializations(runs).values():
-        have = known(launch) | {member.name: member.type for member in launch.code.members}
+        have = constants_and_arguments(launch) | {
+            member.name: member.type for member in launch.code.members
+        }
         is_deep = have.get("kDimensions", 0) >= strided.MAX_CHEAP_DEPTH
         kind = launch.code.kernel, is_deep, bool(have.get("kStagedAlign")), *map(have.get, BRANCHES)
         largest[kind] = max(largest.get(kind, launch), launch, key=in_flight)
@@ -47,7 +49,9 @@ def heaviest(runs: Iterable[forms.Run]) -> list[KernelLaunch]:
 
 
 def in_flight(launch: KernelLaunch) -> tuple[int, int]:
-    return launch.bytes_in_flight * launch.code.resident, known(launch).get("kDimensions", 0)
+    return launch.bytes_in_flight * launch.code.resident, constants_and_arguments(launch).get(
+        "kDimensions", 0
+    )
 
 
 def test_the_specializations_with_most_bytes_in_flight_do_not_spill(builds: Path) -> None:

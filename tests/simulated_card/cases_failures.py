@@ -18,10 +18,10 @@ from tests.support.gpu_arrays import (
     Interface,
     another_driver,
     bound,
+    compiled_split,
     noise,
-    operator,
-    problem,
     same,
+    source_and_outputs,
 )
 
 LAUNCHES = {
@@ -41,7 +41,7 @@ LAUNCHES = {
 @pytest.mark.parametrize("status", LAUNCHES)
 def test_a_failed_launch_raises_an_error_and_the_next_launch_works(status: int) -> None:
     kind, message = LAUNCHES[status]
-    source, outs = problem()
+    source, outs = source_and_outputs()
     split = bound(source, outs)
     card.fail("cuLaunchKernel", status)
     with pytest.raises(dml.DmlError, match=message) as failure:
@@ -53,7 +53,7 @@ def test_a_failed_launch_raises_an_error_and_the_next_launch_works(status: int) 
 
 
 def compiled(source: Any) -> dml.CompiledOperator:
-    return operator(source.shape, (100, 200))
+    return compiled_split(source.shape, (100, 200))
 
 
 def foreign(array: Any) -> Interface:
@@ -79,7 +79,7 @@ CALLS: dict[str, Callable[[Any, list[Any], dml.BoundOperator], object]] = {
 
 @pytest.mark.parametrize("call", CALLS)
 def test_a_lost_device_is_reported_by_every_call(call: str) -> None:
-    source, outs = problem()
+    source, outs = source_and_outputs()
     if call == "split of a new shape":
         outs = [cupy.zeros((512, 99), "f4"), cupy.zeros((512, 201), "f4")]
     dispatched = bound(source, outs) if call != "split of a new shape" else None

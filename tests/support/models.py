@@ -37,7 +37,7 @@ def model(
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
 
 
-def single(
+def one_split(
     kind: int, shape: Sequence[int | str], sizes: Sequence[int], axis: int, opset: int = 18
 ) -> onnx.ModelProto:
     """One split called ``cut``."""

@@ -13,7 +13,7 @@ import pytest
 import dmlsplit as dml
 from dmlsplit.lint.fix.rewrite import Rewriting
 from tests.support.models import session
-from tests.support.rewriting import LEVEL_1, LEVEL_2, ORT, fixed
+from tests.support.rewriting import LEVEL_1, LEVEL_2, ORT, rewritten
 from tests.support.split_models import Model, Run, runs, split_model
 
 TARGETS = [LEVEL_1, LEVEL_2, {"feature_level": "2_1"}, ORT, ORT]
@@ -55,7 +55,7 @@ def outcome(seed: int, folder: Path) -> Outcome:
     before = loaded(model.content)
     counts = Counter({"models": 1, "that run": int(before is not None)})
     try:
-        rewriting, output = fixed(model.content, folder, model.given_sizes, **target_options)
+        rewriting, output = rewritten(model.content, folder, model.given_sizes, **target_options)
     except dml.InvalidArgumentError as error:
         # The user's sizes may contradict the model.
         return Outcome(counts, [f"{seed} {error}"] if "bug of dmlsplit" in str(error) else [])
