@@ -8,7 +8,6 @@ import pytest
 import dmlsplit as dml
 from dmlsplit.directml.rules import RULES, violation_of
 from dmlsplit.directml.rules.bindings import BINDINGS
-from dmlsplit.directml.rules.descriptors import modified_split
 from dmlsplit.directml.rules.rule import Basis, FixKind, Rule, Severity, read_rules
 from dmlsplit.directml.rules.violation import ValidationReport
 from dmlsplit.lint import rules as lint_rules
@@ -72,7 +71,9 @@ def test_binding_rules_of_directml_have_device_removed_and_all_others_e_invalida
 
 
 def test_a_violation_names_its_field_the_value_the_allowed_value_and_the_fix() -> None:
-    (violation,) = dml.validate(modified_split(first_output={"data_type": "INT32"})).violations
+    first, second = dml.TensorDesc("INT32", (2,)), dml.TensorDesc("FLOAT32", (4,))
+    desc = dml.SplitOperatorDesc(dml.TensorDesc("FLOAT32", (6,)), [first, second], axis=0)
+    (violation,) = dml.validate(desc).violations
     assert (violation.tensor, violation.field) == ("OutputTensors[0]", "DataType")
     assert (violation.found, violation.allowed) == ("INT32", "FLOAT32, as in InputTensor")
     assert str(violation) == (

@@ -55,30 +55,32 @@ def test_kernels_for_every_kind_of_processor_copy_the_same_bytes(
 ) -> None:
     if kind > library.kind:
         pytest.skip("this processor is of a plainer kind")
+    like_this = library._replace(kind=kind)
     equal = [(1,) * count for count in (3, 4, 8, 16)]
-    for form, width, rows in product(
+    for sizes, element_bytes, rows in product(
         [(1, 1), (1, 2), (2, 1), (1, 3), (3, 1), *equal], (1, 2, 4, 8, 16), (1, 2, 63, 300)
     ):
-        copies_rows(form, width, rows, library._replace(kind=kind), has_kernel=True)
-    for width, count, rows in product((1, 2, 3, 5, 6, 7, 9, 15, 65), range(2, 17), (1, 8, 71, 300)):
-        copies_rows((width,) * count, 1, rows, library._replace(kind=kind), has_kernel=False)
+        copy_rows_and_compare(sizes, element_bytes, rows, like_this, has_kernel=True)
+    for size, count, rows in product((1, 2, 3, 5, 6, 7, 9, 15, 65), range(2, 17), (1, 8, 71, 300)):
+        copy_rows_and_compare((size,) * count, 1, rows, like_this, has_kernel=False)
 
 
-def copies_rows(
-    form: tuple[int, ...], width: int, rows: int, library: native.Library, has_kernel: bool
+def copy_rows_and_compare(
+    sizes: tuple[int, ...], element_bytes: int, rows: int, library: native.Library, has_kernel: bool
 ) -> None:
     """Copy random rows to odd addresses, and look at each byte and those beside it."""
-    geometry = packed_split((rows, sum(form)), axis=1, sizes=form, element_bytes=width)
+    geometry = packed_split((rows, sum(sizes)), axis=1, sizes=sizes, element_bytes=element_bytes)
     if has_kernel:
         copy_plan = plan.plan_of(geometry, library.kind, False)
         assert copy_plan.words[9] >= 0  # the kernel of its only group
-    source = np.random.default_rng(rows).integers(0, 256, (rows, sum(form), width), np.uint8)
-    outputs = [np.full(rows * width * size + 9, 7, np.uint8) for size in form]
+    shape = rows, sum(sizes), element_bytes
+    source = np.random.default_rng(rows).integers(0, 256, shape, np.uint8)
+    outputs = [np.full(rows * element_bytes * size + 9, 7, np.uint8) for size in sizes]
     addresses = [out.ctypes.data + 1 for out in outputs]
     native.program_of(geometry, library).copy(source.ctypes.data, addresses)
-    views = np.split(source, np.cumsum(form)[:-1], 1)
+    views = np.split(source, np.cumsum(sizes)[:-1], 1)
     for out, view in zip(outputs, views, strict=True):
-        assert out[1:-8].tobytes() == view.tobytes(), (form, width, rows)
+        assert out[1:-8].tobytes() == view.tobytes(), (sizes, element_bytes, rows)
         assert out[0] == 7
         assert set(out[-8:]) == {7}
 

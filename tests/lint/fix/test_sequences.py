@@ -118,6 +118,7 @@ def with_uses(uses: str, outputs: str = "") -> onnx.ModelProto:
     return parsed(f"{HEADER.replace('OUTPUTS', outputs)} {SEQUENCE} {one_constant} {uses} }}")
 
 
+# `at` is an input, so its value is not known; `one` is a constant.
 @pytest.mark.parametrize(
     ("uses", "outputs"),
     [
@@ -131,6 +132,8 @@ def with_uses(uses: str, outputs: str = "") -> onnx.ModelProto:
          "{ t_y = Identity (s) }, else_branch = e () => (seq(float[]) e_y) "
          "{ e_y = Identity (s) }>", ", seq(float[]) z"),
     ],
+    ids=["unknown position", "output of the graph", "its length", "passed on", "joined",
+         "unknown position in one branch", "returned from a branch"],
 )  # fmt: skip
 def test_a_sequence_with_any_other_use_is_constructed_again(
     uses: str, outputs: str, tmp_path: Path
