@@ -182,17 +182,18 @@ def test_the_model_command_writes_the_figures_and_their_environment(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     measure = model.rows
-    monkeypatch.setattr(model, "WORKLOADS", WORKLOADS[1:2])
+    second = WORKLOADS[1]
+    monkeypatch.setattr(model, "WORKLOADS", [second])
     monkeypatch.setattr(model, "rows", lambda workloads, _: measure(workloads, builds))
     path = tmp_path / "model.json"
     assert model.main(["--json", str(path)]) == 0
-    assert model.line(figures[2]) in capsys.readouterr().out
-    assert sum(launch.total_bytes for launch in figures[2].launches) == figures[2].total_bytes
+    expected = figures[int(second.at)]
+    assert model.line(expected) in capsys.readouterr().out
+    assert sum(launch.total_bytes for launch in expected.launches) == expected.total_bytes
     report = json.loads(path.read_text())
-    assert report["workloads"] == [json.loads(json.dumps(asdict(figures[2])))]
+    assert report["workloads"] == [json.loads(json.dumps(asdict(expected)))]
     assert report["environment"]["command"][2:] == ["tests.counts.model", "--json", str(path)]
     # What the formula says of earlier figures stands beside today's.
-    assert model.earlier(path) == {figures[2].name: figures[2].predicted}
+    assert model.earlier(path) == {expected.name: expected.predicted}
     assert model.main(["--before", str(path)]) == 0
-    predicted = figures[2].predicted.values()
-    assert model.line(figures[2], predicted) in capsys.readouterr().out
+    assert model.line(expected, expected.predicted.values()) in capsys.readouterr().out
