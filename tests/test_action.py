@@ -15,7 +15,7 @@ from onnx import TensorProto
 
 from dmlsplit.cli import build_parser, main
 from tests.support import networks
-from tests.support.command import ROOT, parsers, program, ran
+from tests.support.command import ROOT, every_parser, program, ran
 from tests.support.dxdispatch import split_desc, tensor
 from tests.support.fixtures import Capsys, Patch
 from tests.support.models import one_split, parsed
@@ -216,7 +216,7 @@ def test_every_input_is_used_and_every_option_exists() -> None:
     input_names = re.findall(r"\$\{\{ inputs\.([\w-]+) \}\}", json.dumps(ACTION["runs"]))
     assert set(input_names) == set(ACTION["inputs"])
     (validate,) = (
-        parser for parser in parsers(build_parser()) if parser.prog == "dmlsplit validate"
+        parser for parser in every_parser(build_parser()) if parser.prog == "dmlsplit validate"
     )
     options = set(re.findall(r"--[a-z-]+", STEPS["validate"]["run"]))
     assert "--fail-on" in options

@@ -18,7 +18,7 @@ from dmlsplit.cli.levels import level_table
 from dmlsplit.lint.rules import RULES
 from tests.conformance import __main__ as conformance
 from tests.golden import pages
-from tests.support.command import ROOT, parsers
+from tests.support.command import ROOT, every_parser
 from tests.support.each import each
 
 PAGES = {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in pages.paths()}
@@ -178,7 +178,7 @@ PROBE = (ROOT / "tests" / "conformance" / "probe.py").read_text("utf-8")
 
 @cache
 def known_options() -> set[str]:
-    commands = (*parsers(build_parser()), *parsers(conformance.build_parser()))
+    commands = (*every_parser(build_parser()), *every_parser(conformance.build_parser()))
     helps = "".join(parser.format_help() for parser in commands)
     return options(helps) | set(re.findall(r'"(--[a-z]+)"', PROBE))
 

@@ -58,7 +58,7 @@ def test_both_forms_of_small_cells_give_the_bytes_of_numpy(
         with threshold.choosing(form):
             split = of_workload(case)
             assert split.launches
-        kernel_cases.check_all([split], builds, harness.PLAIN)
+        kernel_cases.run_and_compare([split], builds, harness.PLAIN)
 
 
 def test_the_table_has_the_speed_of_each_form_or_why_there_is_none() -> None:

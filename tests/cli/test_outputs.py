@@ -16,7 +16,7 @@ from onnx import TensorProto, helper
 
 from dmlsplit.cli import build_parser, main
 from dmlsplit.models import discovery
-from tests.support.command import parsers, ran, refused, save
+from tests.support.command import every_parser, ran, refused, save
 from tests.support.dxdispatch import model as dispatched
 from tests.support.dxdispatch import values
 from tests.support.fixtures import Capsys, Patch
@@ -64,7 +64,7 @@ def test_every_option_that_names_an_output_file_has_a_case() -> None:
     """Add a new word for values to one of the sets; if it names a file, also to the cases above."""
     value_options = [
         (action.metavar or action.dest, parser.prog.removeprefix("dmlsplit "), action)
-        for parser in parsers(build_parser())
+        for parser in every_parser(build_parser())
         for action in parser._actions
         if action.nargs != 0 and not action.choices
     ]

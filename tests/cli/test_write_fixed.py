@@ -12,12 +12,12 @@ from dmlsplit.cli import main
 from dmlsplit.lint.report import FORMATS
 from tests.support.command import save, status_and_verdicts
 from tests.support.fixtures import Capsys
-from tests.support.models import bare_split, nested, one_split, parsed
+from tests.support.models import nested, one_split, parsed, split_without_sizes
 
 
 def test_write_fixed_sets_num_outputs(here: Path, capsys: Capsys) -> None:
     for shape in ((2, 6), ("n", 6)):
-        save("m.onnx", bare_split(shape))
+        save("m.onnx", split_without_sizes(shape))
         assert main("validate m.onnx --ort --write-fixed fixed.onnx --overwrite".split()) == 0
         # ONNX Runtime does not load the model itself.
         message = " ".join(capsys.readouterr().out.split())

@@ -51,7 +51,7 @@ def views(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return viewed_sources
 
 
-X = torch.arange(24.0).reshape(4, 6)
+MATRIX = torch.arange(24.0).reshape(4, 6)
 Make = Callable[[], list[Any]]
 
 
@@ -60,7 +60,13 @@ def outputs() -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    "source", [X, X.t().contiguous().t(), X.flip(0), torch.arange(48.0).reshape(4, 12)[:, ::2]]
+    "source",
+    [
+        MATRIX,
+        MATRIX.t().contiguous().t(),
+        MATRIX.flip(0),
+        torch.arange(48.0).reshape(4, 12)[:, ::2],
+    ],
 )
 @pytest.mark.parametrize("form", [list, tuple])
 def test_packed_outputs_with_memory_of_their_own_are_filled_without_views(
@@ -92,7 +98,7 @@ def resized() -> Any:
         lambda: [torch.zeros(4, 2).expand(2, 4, 2), torch.zeros(4, 4)],
         lambda: [torch._neg_view(torch.zeros(4, 2)), torch.zeros(4, 4)],
         lambda: [resized(), torch.zeros(4, 4)],
-        lambda: [X[:, :2], torch.zeros(4, 4)],
+        lambda: [MATRIX[:, :2], torch.zeros(4, 4)],
         lambda: [torch.zeros(4, 2)],
         lambda: iter(outputs()),
     ],
@@ -101,7 +107,7 @@ def resized() -> Any:
 def test_outputs_that_do_not_fit_are_refused_before_one_is_written(make: Make) -> None:
     outs = make()
     with pytest.raises(dml.InvalidArgumentError):
-        dml.split(X, (2, 4), 1, out=outs)
+        dml.split(MATRIX, (2, 4), 1, out=outs)
     if isinstance(outs, list) and len(outs) > 1:
         assert not outs[1].any()
 
@@ -110,7 +116,7 @@ def test_outputs_that_overlap_outside_of_torch_are_refused() -> None:
     store = torch.zeros(40).numpy()
     outs = [torch.from_numpy(store[:8]).view(4, 2), torch.from_numpy(store[4:20]).view(4, 4)]
     with pytest.raises(dml.InvalidArgumentError, match="share memory"):
-        dml.split(X, (2, 4), 1, out=outs)
+        dml.split(MATRIX, (2, 4), 1, out=outs)
     assert not store.any()
 
 
@@ -123,12 +129,12 @@ def test_an_input_with_too_little_memory_is_refused() -> None:
 
 def test_outputs_in_one_memory_or_with_strides_are_written(views: list[object]) -> None:
     store = torch.zeros(4, 9)
-    dml.split(X, (2, 4), 1, out=[store[:, 1:3], store[:, 4:8]])
-    assert torch.equal(store[:, [1, 2, 4, 5, 6, 7]], X)
+    dml.split(MATRIX, (2, 4), 1, out=[store[:, 1:3], store[:, 4:8]])
+    assert torch.equal(store[:, [1, 2, 4, 5, 6, 7]], MATRIX)
     halves = torch.zeros(24).split([8, 16])
     outs = [halves[0].view(4, 2), halves[1].view(4, 4)]
-    assert torch.equal(torch.cat(dml.split(X, (2, 4), 1, out=outs), 1), X)
+    assert torch.equal(torch.cat(dml.split(MATRIX, (2, 4), 1, out=outs), 1), MATRIX)
     complex_outs = [torch.zeros(4, 3, dtype=torch.complex64) for _ in range(2)]
-    dml.split(X.to(torch.complex64), 2, 1, out=complex_outs)
-    assert torch.equal(torch.cat(complex_outs, 1), X.to(torch.complex64))
+    dml.split(MATRIX.to(torch.complex64), 2, 1, out=complex_outs)
+    assert torch.equal(torch.cat(complex_outs, 1), MATRIX.to(torch.complex64))
     assert len(views) == 3

@@ -22,7 +22,7 @@ from onnx import TensorProto
 from tests.support import models as m
 from tests.support import networks
 from tests.support.dxdispatch import split_desc, tensor
-from tests.support.models import one_split, sequence
+from tests.support.models import one_split, one_split_to_sequence
 
 DATA = Path(__file__).parents[1] / "data"
 FOLDER = Path(__file__).parent / "cli"
@@ -55,7 +55,7 @@ def write_inputs(folder: Path) -> None:
         "verdicts.onnx": m.every_verdict(),
         "nested.onnx": m.nested(),
         "function.onnx": m.in_function(),
-        "sequence.onnx": sequence(TensorProto.FLOAT, (2, 3)),
+        "sequence.onnx": one_split_to_sequence(TensorProto.FLOAT, (2, 3)),
         "empty.onnx": one_split(TensorProto.FLOAT, (6,), sizes=(2, 0, 4), axis=0),
         "text.onnx": one_split(TensorProto.STRING, (6,), sizes=(2, 4), axis=0),
         "complex.onnx": one_split(TensorProto.COMPLEX64, (6,), sizes=(2, 4), axis=0),

@@ -24,7 +24,7 @@ from tests.support.advice import (
     saved,
 )
 from tests.support.fixtures import Capsys
-from tests.support.models import bare_split, one_split, parsed, sequence
+from tests.support.models import one_split, one_split_to_sequence, parsed, split_without_sizes
 from tests.support.networks import super_resolution
 from tests.support.openvino_files import edge, layer, port, variadic
 
@@ -43,14 +43,14 @@ class Case(NamedTuple):
 
 # Sizes that an option gives.
 
-DYNAMIC_AXIS = bare_split((2, "n"), num_outputs=2)
+DYNAMIC_AXIS = split_without_sizes((2, "n"), num_outputs=2)
 NEGATIVE_AXIS = "(float[2,n] x) => (float[] a) { a, b, c = Split <axis = -1, num_outputs = 3> (x) }"
 LEVEL_6_4 = ("--feature-level", "6_4")
 
 
 def beside_a_value() -> onnx.ModelProto:
     """A dimension called ``a.0`` beside a value ``a``, whose axis 0 has another size."""
-    content = bare_split((2, "a.0"), num_outputs=2)
+    content = split_without_sizes((2, "a.0"), num_outputs=2)
     del content.graph.output[0]
     content.graph.node[0].output[:] = ["p", "q"]
     content.graph.output[0].name = "p"
@@ -60,14 +60,14 @@ def beside_a_value() -> onnx.ModelProto:
 
 AXES = {
     "a dynamic axis": Case("AXIS", DYNAMIC_AXIS),
-    "a name with a space": Case("AXIS", bare_split((2, "n; of h"), num_outputs=2)),
-    "a name with a quote": Case("AXIS", bare_split((2, "o'brien"), num_outputs=2)),
-    "a name that shells change": Case("AXIS", bare_split(('$"a`', '$"a`'), num_outputs=2)),
+    "a name with a space": Case("AXIS", split_without_sizes((2, "n; of h"), num_outputs=2)),
+    "a name with a quote": Case("AXIS", split_without_sizes((2, "o'brien"), num_outputs=2)),
+    "a name that shells change": Case("AXIS", split_without_sizes(('$"a`', '$"a`'), num_outputs=2)),
     "a name like that of an axis": Case("AXIS", beside_a_value()),
-    "two dynamic sizes": Case("AXIS", bare_split(("batch", "n"), num_outputs=2)),
-    "a dynamic axis without a name": Case("AXIS", bare_split((2, None), num_outputs=2)),
+    "two dynamic sizes": Case("AXIS", split_without_sizes(("batch", "n"), num_outputs=2)),
+    "a dynamic axis without a name": Case("AXIS", split_without_sizes((2, None), num_outputs=2)),
     "a negative axis": Case("AXIS", parsed(NEGATIVE_AXIS)),
-    "a sequence": Case("AXIS", sequence(FLOAT, ("n", "m")), LEVEL_6_4),
+    "a sequence": Case("AXIS", one_split_to_sequence(FLOAT, ("n", "m")), LEVEL_6_4),
     "an empty axis": Case("SIZES", one_split(FLOAT, ("n", 0, 6), sizes=(0, 0), axis=1)),
 }
 
@@ -199,7 +199,10 @@ COMPUTED_LENGTHS = """(float[2,n] x) => (float[] a) {
 
 LENGTHS = {
     "no number of outputs": Case(
-        "COUNT_FIRST", bare_split((2, "n")), ("--ort",), cured=bare_split((2, "n"), num_outputs=2)
+        "COUNT_FIRST",
+        split_without_sizes((2, "n")),
+        ("--ort",),
+        cured=split_without_sizes((2, "n"), num_outputs=2),
     ),
     "lengths that are an input": Case("LENGTHS", parsed(LENGTHS_OF_INPUT), cured=STATIC_SPLIT),
     "computed lengths": Case("LENGTHS_OR_SIZES", parsed(COMPUTED_LENGTHS)),
@@ -215,7 +218,10 @@ LENGTHS = {
     ),
     "lengths outside": Case("WEIGHTS", external()),
     "too many pieces": Case(
-        "PIECES", sequence(FLOAT, (2, 2**18)), LEVEL_6_4, cured=sequence(FLOAT, (2, 6))
+        "PIECES",
+        one_split_to_sequence(FLOAT, (2, 2**18)),
+        LEVEL_6_4,
+        cured=one_split_to_sequence(FLOAT, (2, 6)),
     ),
     "undecided lengths": Case(
         "UNDECIDED",

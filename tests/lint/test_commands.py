@@ -22,7 +22,7 @@ from tests.support.advice import (
     validated,
 )
 from tests.support.fixtures import Capsys
-from tests.support.models import attribute_split, one_split, parsed, session
+from tests.support.models import one_split, parsed, session, split_with_sizes_as_an_attribute
 
 FLOAT = TensorProto.FLOAT
 
@@ -36,7 +36,10 @@ FLOAT = TensorProto.FLOAT
             one_split(TensorProto.DOUBLE, (6,), sizes=(2, 4), axis=0),
             "Cast would lose bits of FLOAT64",
         ),
-        (attribute_split(6, 0, (6,)), "the opset is 6; rewriting needs 7 or later"),
+        (
+            split_with_sizes_as_an_attribute(opset=6, axis=0, shape=(6,)),
+            "the opset is 6; rewriting needs 7 or later",
+        ),
         (
             one_split(FLOAT, (2**20, 129), sizes=(2**19, 2**19), axis=0),
             "its input must have at most 268,435,456",

@@ -14,7 +14,7 @@ from dmlsplit.lint.target import resolve_target
 from dmlsplit.lint.verdict import FAILING, Assessment, Outcome, SizeRange, Verdict
 from dmlsplit.models.discovery import scan_paths
 from tests.support.command import ROOT
-from tests.support.models import bare_split, one_split, parsed, sequence
+from tests.support.models import one_split, one_split_to_sequence, parsed, split_without_sizes
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 
@@ -48,7 +48,11 @@ REFUSED = [
         {"windows": "19041"},
         {"DML-LEVEL-DIMENSION-COUNT"},
     ),
-    (bare_split((2, "n"), num_outputs=2), {"windows": "19041"}, {"DML-LEVEL-DIMENSION-COUNT"}),
+    (
+        split_without_sizes((2, "n"), num_outputs=2),
+        {"windows": "19041"},
+        {"DML-LEVEL-DIMENSION-COUNT"},
+    ),
     (
         one_split(INT64, None, sizes=(2, 4), axis=1),
         {"feature_level": "3_0"},
@@ -75,7 +79,7 @@ IN_A_RUNTIME = [
         Outcome.ON_CPU,
         "ORT-DATA-TYPE",
     ),
-    (sequence(FLOAT, ("n", "m")), Outcome.ON_CPU, "ORT-SEQUENCE"),
+    (one_split_to_sequence(FLOAT, ("n", "m")), Outcome.ON_CPU, "ORT-SEQUENCE"),
     (
         one_split(FLOAT, ("n", 2**31, 2**3), sizes=(4, 4), axis=2),
         Outcome.FAILS,
@@ -112,7 +116,7 @@ def test_what_a_runtime_does_for_every_size_is_said_although_the_sizes_are_dynam
 @pytest.mark.parametrize(
     ("content", "target_options"),
     [
-        (bare_split((6, "n"), num_outputs=2), {}),
+        (split_without_sizes((6, "n"), num_outputs=2), {}),
         (one_split(FLOAT, None, sizes=(2, 4), axis=1), {"feature_level": "1_0"}),
         (one_split(FLOAT, None, sizes=(2, 4), axis=1), {}),
         (one_split(FLOAT, ("n", 0, 6), sizes=(0, 0), axis=1), {}),
@@ -157,13 +161,13 @@ def test_if_equivalents_are_allowed_a_refused_type_is_undecided(tmp_path: Path) 
 def test_a_missing_count_is_refused_if_the_axis_is_known(
     shape: tuple[int | str, ...], outcome: Outcome, tmp_path: Path
 ) -> None:
-    verdict = verdict_of(bare_split(shape), tmp_path, ort="")
+    verdict = verdict_of(split_without_sizes(shape), tmp_path, ort="")
     assert verdict.outcome is outcome
     assert verdict.fix.startswith("set num_outputs")
     assert ("ORT-NUM-OUTPUTS" in rules(verdict)) == (outcome is not Outcome.UNKNOWN)
     # ONNX Runtime fails to load it, but that is not a failure of DirectML.
     assert verdict.hresult is None
-    assert verdict_of(bare_split(shape), tmp_path).outcome is not Outcome.REFUSED
+    assert verdict_of(split_without_sizes(shape), tmp_path).outcome is not Outcome.REFUSED
 
 
 # Sizes that only multiply the elements: the verdict holds for every size, up to the most elements.

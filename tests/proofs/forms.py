@@ -21,7 +21,7 @@ from dmlsplit.backends.cuda.launch import COUNT_64, VECTOR, KernelLaunch
 from dmlsplit.backends.cuda.planner import forms, strided, transpose
 from dmlsplit.backends.cuda.planner import rows as rows_planner
 from dmlsplit.geometry import ceil_div
-from tests.support.kernel_cases import Case
+from tests.support.kernel_cases import Case, with_launches
 
 ALIGNMENTS = (1, 2, 4, 8, 16)
 MAX_BYTES = 1 << 15
@@ -223,9 +223,7 @@ class Run(NamedTuple):
         for turn in range(turns):
             phases = (other_phases[(turn * count + n) % len(other_phases)] for n in range(count))
             addresses = sources[turn % len(sources)], first[turn % len(first)], *phases
-            case = replace(self.case, misaligned=addresses)
-            case.__dict__["launches"] = self.case.launches
-            yield case
+            yield with_launches(replace(self.case, misaligned=addresses), self.case.launches)
 
     @property
     def reached(self) -> set[str]:

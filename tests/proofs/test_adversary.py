@@ -1,7 +1,6 @@
 """The adversary's splits are planned, run on the processor, and run as machine code."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -65,25 +64,24 @@ def test_plans_of_the_self_test_copy_every_byte_once() -> None:
     [("rows", "qkv"), ("tile", "head_85"), ("transpose", "transposed"), ("strided", "backwards")],
 )
 def test_a_plan_with_one_block_too_many_is_rejected(kernel: str, name: str) -> None:
-    case = replace(SMALL[name])
+    case = SMALL[name]
     assert case.kernels == {kernel}
     adversary.check_plan(case)  # as planned, it passes
-    case.__dict__["launches"] = [launch._replace(grid=launch.grid + 1) for launch in case.launches]
+    one_more = [launch._replace(grid=launch.grid + 1) for launch in case.launches]
     with pytest.raises(AssertionError):
-        adversary.check_plan(case)
+        adversary.check_plan(kernel_cases.with_launches(case, one_more))
 
 
 def test_a_plan_without_one_of_its_launches_is_rejected() -> None:
-    case = replace(SMALL["columns_700_small_parameters"])
-    case.__dict__["launches"] = case.launches[1:]
+    case = SMALL["columns_700_small_parameters"]
     with pytest.raises(AssertionError):
-        adversary.check_plan(case)
+        adversary.check_plan(kernel_cases.with_launches(case, case.launches[1:]))
 
 
 @needs_nvrtc
 def test_machine_code_stores_every_byte_once(numbers: Sequence[int], builds: Path) -> None:
     for number in numbers:
-        cases.run(adversary.case(number), builds, adversary.borders)
+        cases.run_and_check_stores(adversary.case(number), builds, adversary.borders)
 
 
 @needs_gcc
@@ -93,7 +91,7 @@ def test_kernels_on_the_cpu_copy_every_byte_once(
 ) -> None:
     random_cases = map(adversary.case, numbers)
     fitting = [case for case in random_cases if adversary.fits_host(case)]
-    kernel_cases.check_all(fitting, builds, toolchain)
+    kernel_cases.run_and_compare(fitting, builds, toolchain)
 
 
 @needs_gcc
@@ -101,7 +99,7 @@ def test_kernels_on_the_cpu_copy_every_byte_once(
 def test_the_last_vector_of_an_output_reads_no_byte_after_the_tile(
     builds: Path, toolchain: harness.Toolchain
 ) -> None:
-    kernel_cases.check_all(
+    kernel_cases.run_and_compare(
         [adversary.case(TINY_OUTPUTS), TILE_THAT_FILLS_SHARED_MEMORY],
         builds,
         toolchain,
@@ -110,4 +108,4 @@ def test_the_last_vector_of_an_output_reads_no_byte_after_the_tile(
 
 @needs_nvrtc
 def test_machine_code_stays_in_its_shared_memory(builds: Path) -> None:
-    cases.run(TILE_THAT_FILLS_SHARED_MEMORY, builds)
+    cases.run_and_check_stores(TILE_THAT_FILLS_SHARED_MEMORY, builds)

@@ -41,7 +41,7 @@ def test_every_form_runs_at_every_address(kernel: str, scope: Scope, builds: Pat
     assert {form.kernel for form in scope.required_sides} == set(KERNELS)
     check_covered(scope.required_sides, scope.covered_sides)
     few = [case for case in scope.cases if case.launches[0].code.kernel == kernel]
-    kernel_cases.check_all(few, builds, harness.PLAIN)
+    kernel_cases.run_and_compare(few, builds, harness.PLAIN)
 
 
 @needs_gcc
@@ -50,7 +50,7 @@ def test_every_path_that_arguments_choose_runs(kernel: str, builds: Path) -> Non
     """Rounds, chunks, tiles of ends and loops, in any two combinations, each with little data."""
     few = [case for case in paths.splits() if kernel in case.kernels]
     assert len(few) >= 5
-    kernel_cases.check_all(few, builds, harness.PLAIN)
+    kernel_cases.run_and_compare(few, builds, harness.PLAIN)
 
 
 def test_no_split_takes_a_path_that_no_small_split_takes() -> None:
@@ -76,7 +76,7 @@ def test_a_misaligned_access_is_rejected(builds: Path, monkeypatch: pytest.Monke
     pairs_of_4_bytes = Case((257, 8), (4, 4))
     scope = forms.chosen(forms.sweep(is_fine=False, scope=[lambda _: [pairs_of_4_bytes]]))
     with pytest.raises(harness.KernelFaultError, match="misaligned address: 4 bytes"):
-        kernel_cases.check_all(scope.cases, builds, harness.PLAIN)
+        kernel_cases.run_and_compare(scope.cases, builds, harness.PLAIN)
 
 
 @pytest.mark.slow
@@ -98,7 +98,7 @@ def test_forms_with_64_bit_numbers_run_at_every_address(scope: Scope, builds: Pa
         if code_that_ran.isdisjoint(launch.code.source for launch in case.launches)
     ]
     assert new_cases
-    kernel_cases.check_all(new_cases, builds, harness.PLAIN)
+    kernel_cases.run_and_compare(new_cases, builds, harness.PLAIN)
 
 
 @pytest.mark.exhaustive
@@ -116,4 +116,4 @@ def test_every_form_of_the_finer_classes_runs_at_every_pair_of_alignments(
     assert coarse_forms <= scope.required_sides.keys()
     finer = forms.chosen(runs, forms.FINE)
     check_covered(finer.required_sides, finer.covered_sides)
-    kernel_cases.check_all(finer.cases, builds, harness.SANITIZED)
+    kernel_cases.run_and_compare(finer.cases, builds, harness.SANITIZED)

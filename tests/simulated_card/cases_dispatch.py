@@ -18,7 +18,7 @@ from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.execution import jax
 from tests.simulated_card import card
 from tests.support.descriptors import packed_split
-from tests.support.gpu_arrays import bound, compiled_split, noise, same, source_and_outputs
+from tests.support.gpu_arrays import bound, compiled_split, is_split_into, noise, source_and_outputs
 
 LAUNCH, SET = "cuLaunchKernel", "cudaSetDevice"
 
@@ -45,7 +45,7 @@ def test_a_dispatch_is_one_launch_and_nothing_else() -> None:
     split = bound(source, outs)
     for _ in range(3):
         assert calls_of(split.dispatch) == [LAUNCH]
-    assert same(source, outs)
+    assert is_split_into(source, outs)
 
 
 def test_the_number_of_launches_is_as_planned() -> None:
@@ -80,7 +80,7 @@ def test_a_launch_is_queued_on_the_given_stream(number: int | None) -> None:
     assert card.pending() == 1
     waited.synchronize()
     assert card.pending() == 0
-    assert same(source, outs)
+    assert is_split_into(source, outs)
     (piece,) = compiled_split(source.shape, source.shape[:1], axis=0)(source, stream=call_stream)
     waited.synchronize()
     assert piece.get().tobytes() == source.get().tobytes()
@@ -117,7 +117,7 @@ def test_a_capture_holds_one_launch_that_every_replay_repeats() -> None:
         cupy.cuda.Device().synchronize()
         graph.launch(stream)
         stream.synchronize()
-        assert same(source, outs)
+        assert is_split_into(source, outs)
 
 
 def test_a_thread_without_a_context_may_launch() -> None:
@@ -128,7 +128,7 @@ def test_a_thread_without_a_context_may_launch() -> None:
         cuda_calls = pool.submit(calls_of, split.dispatch).result()
     assert cuda_calls.count(LAUNCH) == 1
     assert not {"cudaMalloc", "cudaStreamSynchronize", "cudaMemcpyAsync"} & set(cuda_calls)
-    assert same(source, outs)
+    assert is_split_into(source, outs)
 
 
 def test_another_device_is_current_only_during_the_launch() -> None:
@@ -264,7 +264,7 @@ def test_arrays_are_viewed_on_the_stream_of_the_call(
     op.dispatch(source, outs, stream)
     assert entered == [(0, own_stream.ptr, own_stream if is_cupys else None)] * 2
     own_stream.synchronize()
-    assert same(source, outs)
+    assert is_split_into(source, outs)
 
 
 def test_the_callback_of_jax_is_one_launch_on_xlas_stream() -> None:
@@ -283,4 +283,4 @@ def test_the_callback_of_jax_is_one_launch_on_xlas_stream() -> None:
     assert card.pending() == 2
     stream.synchronize()
     with cupy.cuda.Device(1):
-        assert same(source, pieces)
+        assert is_split_into(source, pieces)

@@ -50,13 +50,13 @@ def started(
             signal.signal(number, before)
 
 
-def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+def every_parser(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
     """A parser and those of its commands."""
     yield parser
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for command in action.choices.values():
-                yield from parsers(command)
+                yield from every_parser(command)
 
 
 def ran(*line: str, **options: Any) -> "subprocess.CompletedProcess[str]":

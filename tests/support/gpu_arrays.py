@@ -55,7 +55,7 @@ def source_and_outputs(columns: int = 100) -> tuple[Any, list[Any]]:
     return source, [cupy.zeros((512, columns), "f4"), cupy.zeros((512, 2 * columns), "f4")]
 
 
-def same(source: Any, outs: list[Any]) -> bool:
+def is_split_into(source: Any, outs: list[Any]) -> bool:
     output_values = np.concatenate([out.get() for out in outs], 1)
     return bool(output_values.tobytes() == source.get().tobytes())
 

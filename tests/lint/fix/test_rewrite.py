@@ -21,17 +21,17 @@ from dmlsplit.lint.target import resolve_target
 from dmlsplit.lint.verdict import Outcome
 from tests.support.fixtures import Patch
 from tests.support.models import (
-    attribute_split,
-    bare_split,
     every_verdict,
     in_function,
     model,
     nested,
     one_split,
+    one_split_to_sequence,
     parsed,
-    sequence,
     session,
     split_nodes,
+    split_with_sizes_as_an_attribute,
+    split_without_sizes,
 )
 from tests.support.networks import lstm
 from tests.support.random_graphs import REFUSED, static_chains
@@ -65,9 +65,9 @@ def operators_of(replacement: Replacement) -> list[str]:
         ),
         (one_split(FLOAT, (2,) * 9, sizes=(1, 1), axis=4), ORT, "Reshape Split Reshape Reshape"),
         (one_split(TensorProto.INT64, (6, 4), sizes=(2, 0, 4), axis=0), ORT, "Split"),
-        (sequence(FLOAT, (2, 3)), ORT, "Split"),
-        (sequence(TensorProto.DOUBLE, (2, 3), keepdims=0), ORT, "Split Squeeze"),
-        (sequence(FLOAT, (2, 2) + 7 * (1,), keepdims=0), ORT, "Reshape Split Reshape"),
+        (one_split_to_sequence(FLOAT, (2, 3)), ORT, "Split"),
+        (one_split_to_sequence(TensorProto.DOUBLE, (2, 3), keepdims=0), ORT, "Split Squeeze"),
+        (one_split_to_sequence(FLOAT, (2, 2) + 7 * (1,), keepdims=0), ORT, "Reshape Split Reshape"),
     ],
 )
 def test_a_refused_split_becomes_standard_nodes(
@@ -165,7 +165,7 @@ def test_sizes_of_0_are_excluded_where_reshape_cannot_take_them(
 
 @pytest.mark.parametrize("shape", [(2, 6), ("n", 6)])
 def test_a_missing_count_becomes_num_outputs(shape: tuple[int | str, ...], tmp_path: Path) -> None:
-    _, output = rewritten(bare_split(shape), tmp_path, **ORT)
+    _, output = rewritten(split_without_sizes(shape), tmp_path, **ORT)
     (split,) = onnx.load(output).graph.node
     assert [attribute.name for attribute in split.attribute] == ["axis", "num_outputs"]
 
@@ -232,7 +232,11 @@ def test_old_levels_accept_the_casts_of_a_written_model(
 
 
 def test_old_opsets_give_sizes_as_an_attribute(tmp_path: Path) -> None:
-    _, output = rewritten(attribute_split(11, 1, (3, 6)), tmp_path, feature_level="1_0")
+    _, output = rewritten(
+        split_with_sizes_as_an_attribute(opset=11, axis=1, shape=(3, 6)),
+        tmp_path,
+        feature_level="1_0",
+    )
     (split,) = [node for node in onnx.load(output).graph.node if node.op_type == "Split"]
     assert helper.get_attribute_value(split.attribute[1]) == [2, 4]
 
@@ -274,7 +278,11 @@ def test_splits_that_cannot_be_rewritten_are_left_and_reported(tmp_path: Path) -
             "cannot reinterpret complex",
         ),
         (one_split(TensorProto.STRING, (6,), sizes=(2, 4), axis=0), LEVEL_2, "has no strings"),
-        (attribute_split(2, 0, (6,)), LEVEL_1, "opset is 2; rewriting needs 7"),
+        (
+            split_with_sizes_as_an_attribute(opset=2, axis=0, shape=(6,)),
+            LEVEL_1,
+            "opset is 2; rewriting needs 7",
+        ),
         (
             one_split(FLOAT, (2**20, 129), sizes=(2**19, 2**19), axis=0),
             LEVEL_1,
@@ -293,7 +301,7 @@ def test_splits_that_cannot_be_rewritten_are_left_and_reported(tmp_path: Path) -
             "the most that is compared with a replacement",
         ),
         (
-            sequence(FLOAT, ("n", "m")),
+            one_split_to_sequence(FLOAT, ("n", "m")),
             ORT,
             "its sizes are known only when the model runs. Fix: give them with --dim",
         ),
@@ -312,10 +320,18 @@ def test_splits_that_cannot_be_rewritten_are_left_and_reported(tmp_path: Path) -
             ORT,
             "no earlier node produces its input. Fix: sort the nodes",
         ),
-        (sequence(FLOAT, (2, 2**18)), LEVEL_2, "it has too many pieces. Fix: use a larger chunk"),
-        (bare_split(("b", "n"), num_outputs=2), ORT | {"directml": "1.4.0"}, "ORT-FEATURE-LEVEL"),
-        (bare_split(("b", "n", 2, 2, 2), num_outputs=2), LEVEL_2, "known only"),
-        (bare_split(("b", "n")), LEVEL_2, "known only"),
+        (
+            one_split_to_sequence(FLOAT, (2, 2**18)),
+            LEVEL_2,
+            "it has too many pieces. Fix: use a larger chunk",
+        ),
+        (
+            split_without_sizes(("b", "n"), num_outputs=2),
+            ORT | {"directml": "1.4.0"},
+            "ORT-FEATURE-LEVEL",
+        ),
+        (split_without_sizes(("b", "n", 2, 2, 2), num_outputs=2), LEVEL_2, "known only"),
+        (split_without_sizes(("b", "n")), LEVEL_2, "known only"),
     ],
 )
 def test_nothing_is_written_if_nothing_can_be_rewritten(
