@@ -38,59 +38,32 @@ def rules(verdict: Verdict) -> set[str]:
 
 
 REFUSED = [
-    (
-        one_split(INT64, ("batch", 6), sizes=(2, 4), axis=1),
-        {"feature_level": "1_0"},
-        {"DML-LEVEL-DATA-TYPE", "DML-LEVEL-DIMENSION-COUNT"},
-    ),
-    (
-        one_split(FLOAT, ("batch", 6), sizes=(2, 4), axis=1),
-        {"windows": "19041"},
-        {"DML-LEVEL-DIMENSION-COUNT"},
-    ),
-    (
-        split_without_sizes((2, "n"), num_outputs=2),
-        {"windows": "19041"},
-        {"DML-LEVEL-DIMENSION-COUNT"},
-    ),
-    (
-        one_split(INT64, None, sizes=(2, 4), axis=1),
-        {"feature_level": "3_0"},
-        {"DML-LEVEL-DATA-TYPE"},
-    ),
-    (
-        one_split(TensorProto.COMPLEX128, None, sizes=(2, 4), axis=1),
-        {"feature_level": "3_0"},
-        {"DML-LEVEL-DATA-TYPE"},
-    ),
+    (one_split(INT64, ("batch", 6), sizes=(2, 4), axis=1), {"feature_level": "1_0"},
+     {"DML-LEVEL-DATA-TYPE", "DML-LEVEL-DIMENSION-COUNT"}),
+    (one_split(FLOAT, ("batch", 6), sizes=(2, 4), axis=1), {"windows": "19041"},
+     {"DML-LEVEL-DIMENSION-COUNT"}),
+    (split_without_sizes((2, "n"), num_outputs=2), {"windows": "19041"},
+     {"DML-LEVEL-DIMENSION-COUNT"}),
+    (one_split(INT64, None, sizes=(2, 4), axis=1), {"feature_level": "3_0"},
+     {"DML-LEVEL-DATA-TYPE"}),
+    (one_split(TensorProto.COMPLEX128, None, sizes=(2, 4), axis=1), {"feature_level": "3_0"},
+     {"DML-LEVEL-DATA-TYPE"}),
     (one_split(FLOAT, ("n", 2**31, 2**3), sizes=(4, 4), axis=2), {}, {"DML-TENSOR-ELEMENT-COUNT"}),
     (one_split(FLOAT, ("n", 2**33), sizes=(2**32, 2**32), axis=1), {}, {"DML-UINT-RANGE"}),
     (one_split(TensorProto.STRING, ("n", 6), sizes=(2, 4), axis=1), {}, {"SPLIT-NODE-TEXT"}),
-]
+]  # fmt: skip
 IN_A_RUNTIME = [
-    (
-        one_split(FLOAT, ("batch",) * 10, sizes=(2, 4), axis=1),
-        Outcome.NOT_LOADED,
-        "ORT-DIMENSION-COUNT",
-    ),
+    (one_split(FLOAT, ("batch",) * 10, sizes=(2, 4), axis=1), Outcome.NOT_LOADED,
+     "ORT-DIMENSION-COUNT"),
     (one_split(FLOAT, ("n", 6), sizes=(2, 0, 4), axis=1), Outcome.UNWRITTEN, "ORT-EMPTY-PIECE"),
-    (
-        one_split(TensorProto.BFLOAT16, ("n", 6), sizes=(2, 4), axis=1),
-        Outcome.ON_CPU,
-        "ORT-DATA-TYPE",
-    ),
+    (one_split(TensorProto.BFLOAT16, ("n", 6), sizes=(2, 4), axis=1), Outcome.ON_CPU,
+     "ORT-DATA-TYPE"),
     (one_split_to_sequence(FLOAT, ("n", "m")), Outcome.ON_CPU, "ORT-SEQUENCE"),
-    (
-        one_split(FLOAT, ("n", 2**31, 2**3), sizes=(4, 4), axis=2),
-        Outcome.FAILS,
-        "DML-TENSOR-ELEMENT-COUNT",
-    ),
-    (
-        one_split(TensorProto.STRING, ("n", 6), sizes=(2, 4), axis=1),
-        Outcome.ON_CPU,
-        "SPLIT-NODE-TEXT",
-    ),
-]
+    (one_split(FLOAT, ("n", 2**31, 2**3), sizes=(4, 4), axis=2), Outcome.FAILS,
+     "DML-TENSOR-ELEMENT-COUNT"),
+    (one_split(TensorProto.STRING, ("n", 6), sizes=(2, 4), axis=1), Outcome.ON_CPU,
+     "SPLIT-NODE-TEXT"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("content", "target_options", "broken"), REFUSED)
@@ -176,35 +149,19 @@ def test_a_missing_count_is_refused_if_the_axis_is_known(
 @pytest.mark.parametrize(
     ("content", "target_options", "names", "most"),
     [
-        (
-            one_split(FLOAT, ("batch", 64), sizes=(32, 32), axis=1),
-            {},
-            ("batch",),
-            (2**32 - 1) // 64,
-        ),
-        (
-            one_split(FLOAT, ("batch", 6), sizes=(2, 4), axis=1),
-            {"ort": ""},
-            ("batch",),
-            (2**32 - 1) // 6,
-        ),
-        (
-            one_split(FLOAT, ("b", 1, 6, "w"), sizes=(2, 4), axis=2),
-            {"feature_level": "1_0"},
-            ("b", "w"),
-            None,
-        ),
+        (one_split(FLOAT, ("batch", 64), sizes=(32, 32), axis=1), {}, ("batch",),
+         (2**32 - 1) // 64),
+        (one_split(FLOAT, ("batch", 6), sizes=(2, 4), axis=1), {"ort": ""}, ("batch",),
+         (2**32 - 1) // 6),
+        (one_split(FLOAT, ("b", 1, 6, "w"), sizes=(2, 4), axis=2), {"feature_level": "1_0"},
+         ("b", "w"), None),
         (one_split(FLOAT, ("n", 2**31), sizes=(2**30, 2**30), axis=1), {}, ("n",), 1),
-        (
-            one_split(TensorProto.COMPLEX128, ("n", 6), sizes=(2, 4), axis=1),
-            {},
-            ("n",),
-            (2**32 - 1) // 12,
-        ),
+        (one_split(TensorProto.COMPLEX128, ("n", 6), sizes=(2, 4), axis=1), {}, ("n",),
+         (2**32 - 1) // 12),
         (one_split(FLOAT, ("n",) * 9 + (6,), sizes=(2, 4), axis=9), {}, ("n",) * 9, None),
         (one_split(FLOAT, ("n", 6), sizes=(0, 6), axis=1), {}, ("n",), None),
     ],
-)
+)  # fmt: skip
 def test_a_split_that_every_size_keeps_legal_is_ok_for_every_size(
     content: onnx.ModelProto,
     target_options: dict[str, str],

@@ -30,74 +30,37 @@ KERNELS = {
     "wide outputs": (QKV, "rows", "rows"),
     "more outputs than a launch has": (
         packed_split((1 << 18,), axis=0, sizes=(64,) * 4096, element_bytes=4),
-        "rows rows",
-        "rows rows",
-    ),
-    "narrow outputs": (
-        packed_split((4096, 1600), axis=1, sizes=(8,) * 200, element_bytes=4),
-        "tile",
-        "tile",
-    ),
-    "few narrow outputs": (
-        packed_split((4096, 40), axis=1, sizes=(8,) * 5, element_bytes=4),
-        "tile",
-        "tile",
-    ),
-    "fewer narrow outputs": (
-        packed_split((4096, 32), axis=1, sizes=(8,) * 4, element_bytes=4),
-        "rows",
-        "tile",
-    ),
-    "few rows": (
-        packed_split((16, 1600), axis=1, sizes=(8,) * 200, element_bytes=4),
-        "tile",
-        "tile",
-    ),
-    "pairs": (
-        packed_split((1 << 20, 2), axis=1, sizes=(1, 1), element_bytes=8),
-        "strided",
-        "strided",
-    ),
-    "7 outputs of 3 bytes": (
-        packed_split((1 << 20, 21), axis=1, sizes=(3,) * 7),
-        "strided",
-        "strided",
-    ),
-    "8 outputs of 3 bytes": (
-        packed_split((1 << 20, 24), axis=1, sizes=(3,) * 8),
-        "tile",
-        "tile",
-    ),
+        "rows rows", "rows rows"),
+    "narrow outputs": (packed_split((4096, 1600), axis=1, sizes=(8,) * 200, element_bytes=4),
+        "tile", "tile"),
+    "few narrow outputs": (packed_split((4096, 40), axis=1, sizes=(8,) * 5, element_bytes=4),
+        "tile", "tile"),
+    "fewer narrow outputs": (packed_split((4096, 32), axis=1, sizes=(8,) * 4, element_bytes=4),
+        "rows", "tile"),
+    "few rows": (packed_split((16, 1600), axis=1, sizes=(8,) * 200, element_bytes=4),
+        "tile", "tile"),
+    "pairs": (packed_split((1 << 20, 2), axis=1, sizes=(1, 1), element_bytes=8),
+        "strided", "strided"),
+    "7 outputs of 3 bytes": (packed_split((1 << 20, 21), axis=1, sizes=(3,) * 7),
+        "strided", "strided"),
+    "8 outputs of 3 bytes": (packed_split((1 << 20, 24), axis=1, sizes=(3,) * 8), "tile", "tile"),
     "channels": (RGB, "strided", "strided"),
-    "3 rows of channels": (
-        packed_split((3, 3), axis=1, sizes=(1, 1, 1)),
-        "tile",
-        "tile",
-    ),
+    "3 rows of channels": (packed_split((3, 3), axis=1, sizes=(1, 1, 1)), "tile", "tile"),
     "heads of a detector": (HEADS, "tile", "tile"),
     "a vocabulary": (VOCABULARY, "rows", "rows"),
     "2000 labels": (LABELS, "transpose", "tile tile"),
-    "narrow outputs on both sides": (
-        packed_split((99, 5000), axis=1, sizes=(1, 2, 4990, 7)),
-        "rows tile",
-        "rows tile",
-    ),
-    "17 bytes on both sides": (
-        packed_split((99, 5000), axis=1, sizes=(17, 4966, 17)),
-        "rows tile",
-        "rows tile",
-    ),
-    "400 bytes on both sides": (
-        packed_split((99, 5000), axis=1, sizes=(400, 4200, 400)),
-        "rows",
-        "rows",
-    ),
+    "narrow outputs on both sides": (packed_split((99, 5000), axis=1, sizes=(1, 2, 4990, 7)),
+        "rows tile", "rows tile"),
+    "17 bytes on both sides": (packed_split((99, 5000), axis=1, sizes=(17, 4966, 17)),
+        "rows tile", "rows tile"),
+    "400 bytes on both sides": (packed_split((99, 5000), axis=1, sizes=(400, 4200, 400)),
+        "rows", "rows"),
     "transposed": (TRANSPOSED, "transpose", "strided"),
     "broadcast": (BROADCAST, "strided", "strided"),
     # Rows of one byte and a gap; so are three channels of four.
     "every second byte": (EVERY_SECOND_BYTE, "strided", "strided"),
     "3 channels of 4": (THREE_OF_FOUR, "strided", "strided"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("geometry", "aligned", "misaligned"), KERNELS.values(), ids=KERNELS)

@@ -47,29 +47,20 @@ def operators_of(replacement: Replacement) -> list[str]:
 @pytest.mark.parametrize(
     ("content", "target_options", "operator_names"),
     [
-        (
-            one_split(FLOAT, (6, 4), sizes=(2, 4), axis=0),
-            LEVEL_1,
-            "Unsqueeze Split Squeeze Squeeze",
-        ),
+        (one_split(FLOAT, (6, 4), sizes=(2, 4), axis=0), LEVEL_1,
+         "Unsqueeze Split Squeeze Squeeze"),
         (one_split(FLOAT, (2, 3, 4, 5), sizes=(1, 2), axis=1, opset=11 + 2), LEVEL_1, ""),
-        (
-            one_split(TensorProto.UINT8, (1, 1, 5, 3), sizes=(1, 2), axis=3),
-            LEVEL_2,
-            "Cast Split Cast Cast",
-        ),
-        (
-            one_split(TensorProto.BOOL, (4, 6), sizes=(2, 4), axis=1),
-            {"windows": "19041"},
-            "Unsqueeze Cast Split Cast Squeeze Cast Squeeze",
-        ),
+        (one_split(TensorProto.UINT8, (1, 1, 5, 3), sizes=(1, 2), axis=3), LEVEL_2,
+         "Cast Split Cast Cast"),
+        (one_split(TensorProto.BOOL, (4, 6), sizes=(2, 4), axis=1), {"windows": "19041"},
+         "Unsqueeze Cast Split Cast Squeeze Cast Squeeze"),
         (one_split(FLOAT, (2,) * 9, sizes=(1, 1), axis=4), ORT, "Reshape Split Reshape Reshape"),
         (one_split(TensorProto.INT64, (6, 4), sizes=(2, 0, 4), axis=0), ORT, "Split"),
         (one_split_to_sequence(FLOAT, (2, 3)), ORT, "Split"),
         (one_split_to_sequence(TensorProto.DOUBLE, (2, 3), keepdims=0), ORT, "Split Squeeze"),
         (one_split_to_sequence(FLOAT, (2, 2) + 7 * (1,), keepdims=0), ORT, "Reshape Split Reshape"),
     ],
-)
+)  # fmt: skip
 def test_a_refused_split_becomes_standard_nodes(
     content: onnx.ModelProto, target_options: dict[str, str], operator_names: str, tmp_path: Path
 ) -> None:
@@ -88,53 +79,26 @@ def test_a_refused_split_becomes_standard_nodes(
     ("content", "target_options", "operator_names"),
     [
         (lstm("batch"), {"windows": "19041"}, "Unsqueeze Split" + 4 * " Squeeze"),
-        (
-            one_split(FLOAT, ("b", 6), sizes=(2, 4), axis=1, opset=13),
-            LEVEL_2,
-            "Unsqueeze Split Squeeze Squeeze",
-        ),
-        (
-            one_split(TensorProto.INT8, ("b", 6, "w", 2), sizes=(2, 4), axis=1),
-            LEVEL_2,
-            "Cast Split Cast Cast",
-        ),
-        (
-            one_split(FLOAT, ("b", "s", 6, 2, 4), sizes=(2, 4), axis=2, opset=18),
-            LEVEL_2,
-            "Reshape Split Reshape Reshape",
-        ),
-        (
-            one_split(FLOAT, ("b", "s", 2, 2, 6), sizes=(2, 4), axis=4, opset=13),
-            LEVEL_2,
-            "Reshape Split Reshape Reshape",
-        ),
-        (
-            one_split(FLOAT, ("b", "s", 2, 6, 4), sizes=(2, 4), axis=3, opset=18),
-            LEVEL_2,
-            "Reshape Split Shape Gather Gather Concat Reshape Concat Reshape",
-        ),
-        (
-            one_split(FLOAT, (2, 6, 3, "h", 4), sizes=(2, 4), axis=1, opset=18),
-            LEVEL_2,
-            "Reshape Split Reshape Reshape",
-        ),
-        (
-            one_split(FLOAT, ("b", 6, 3, "h", "w"), sizes=(2, 4), axis=1, opset=18),
-            LEVEL_2,
-            "Shape Gather Gather ReduceProd ReduceProd" + 3 * " Concat Reshape" + " Split",
-        ),
-        (
-            one_split(FLOAT, ("b", "s", "t", 6, "w"), sizes=(2, 4), axis=3, opset=14),
-            LEVEL_2,
-            "Shape Gather Gather ReduceProd ReduceProd" + 3 * " Concat Reshape" + " Split",
-        ),
-        (
-            one_split(FLOAT, ("b", 6), sizes=(2, 0, 4), axis=1),
-            ORT,
-            "Shape Gather Concat ConstantOfShape Split",
-        ),
+        (one_split(FLOAT, ("b", 6), sizes=(2, 4), axis=1, opset=13), LEVEL_2,
+         "Unsqueeze Split Squeeze Squeeze"),
+        (one_split(TensorProto.INT8, ("b", 6, "w", 2), sizes=(2, 4), axis=1), LEVEL_2,
+         "Cast Split Cast Cast"),
+        (one_split(FLOAT, ("b", "s", 6, 2, 4), sizes=(2, 4), axis=2, opset=18), LEVEL_2,
+         "Reshape Split Reshape Reshape"),
+        (one_split(FLOAT, ("b", "s", 2, 2, 6), sizes=(2, 4), axis=4, opset=13), LEVEL_2,
+         "Reshape Split Reshape Reshape"),
+        (one_split(FLOAT, ("b", "s", 2, 6, 4), sizes=(2, 4), axis=3, opset=18), LEVEL_2,
+         "Reshape Split Shape Gather Gather Concat Reshape Concat Reshape"),
+        (one_split(FLOAT, (2, 6, 3, "h", 4), sizes=(2, 4), axis=1, opset=18), LEVEL_2,
+         "Reshape Split Reshape Reshape"),
+        (one_split(FLOAT, ("b", 6, 3, "h", "w"), sizes=(2, 4), axis=1, opset=18), LEVEL_2,
+         "Shape Gather Gather ReduceProd ReduceProd" + 3 * " Concat Reshape" + " Split"),
+        (one_split(FLOAT, ("b", "s", "t", 6, "w"), sizes=(2, 4), axis=3, opset=14), LEVEL_2,
+         "Shape Gather Gather ReduceProd ReduceProd" + 3 * " Concat Reshape" + " Split"),
+        (one_split(FLOAT, ("b", 6), sizes=(2, 0, 4), axis=1), ORT,
+         "Shape Gather Concat ConstantOfShape Split"),
     ],
-)
+)  # fmt: skip
 def test_a_dynamic_model_is_rewritten_for_every_size(
     content: onnx.ModelProto, target_options: dict[str, str], operator_names: str, tmp_path: Path
 ) -> None:
@@ -255,85 +219,43 @@ def test_splits_that_cannot_be_rewritten_are_left_and_reported(tmp_path: Path) -
     ("content", "target_options", "reason"),
     [
         (in_function(), LEVEL_2, "in the body of a function"),
-        (
-            one_split(TensorProto.DOUBLE, (6,), sizes=(2, 4), axis=0),
-            LEVEL_2,
-            "Cast would lose bits of FLOAT64",
-        ),
-        (
-            one_split(TensorProto.INT64, (6,), sizes=(2, 4), axis=0),
-            {"windows": "19041"},
-            "Cast would lose bits of INT64, and no operator before BitCast-26 exposes them. "
-            "Fix: if all values fit INT32, compute them in INT32",
-        ),
-        (
-            one_split(TensorProto.UINT64, ("b", 6), sizes=(2, 4), axis=1),
-            LEVEL_2,
-            "Cast would lose bits of UINT64, and no operator before BitCast-26 exposes them. "
-            "Fix: if all values fit UINT32, compute them in UINT32",
-        ),
-        (
-            one_split(TensorProto.COMPLEX64, (6,), sizes=(2, 4), axis=0),
-            LEVEL_2,
-            "cannot reinterpret complex",
-        ),
+        (one_split(TensorProto.DOUBLE, (6,), sizes=(2, 4), axis=0), LEVEL_2,
+         "Cast would lose bits of FLOAT64"),
+        (one_split(TensorProto.INT64, (6,), sizes=(2, 4), axis=0), {"windows": "19041"},
+         "Cast would lose bits of INT64, and no operator before BitCast-26 exposes them. "
+         "Fix: if all values fit INT32, compute them in INT32"),
+        (one_split(TensorProto.UINT64, ("b", 6), sizes=(2, 4), axis=1), LEVEL_2,
+         "Cast would lose bits of UINT64, and no operator before BitCast-26 exposes them. "
+         "Fix: if all values fit UINT32, compute them in UINT32"),
+        (one_split(TensorProto.COMPLEX64, (6,), sizes=(2, 4), axis=0), LEVEL_2,
+         "cannot reinterpret complex"),
         (one_split(TensorProto.STRING, (6,), sizes=(2, 4), axis=0), LEVEL_2, "has no strings"),
-        (
-            split_with_sizes_as_an_attribute(opset=2, axis=0, shape=(6,)),
-            LEVEL_1,
-            "opset is 2; rewriting needs 7",
-        ),
-        (
-            one_split(FLOAT, (2**20, 129), sizes=(2**19, 2**19), axis=0),
-            LEVEL_1,
-            "its input must have at most 268,435,456 bytes, the most that is compared with a "
-            "replacement, and has 541,065,216",
-        ),
-        (
-            one_split(FLOAT, ("n", 2**20, 33), sizes=(2**19, 2**19), axis=1),
-            LEVEL_1,
-            "at two sizes of each dynamic dimension, its input must have at most 268,435,456 "
-            "bytes, the most that is compared with a replacement. Fix: give the sizes with --dim",
-        ),
-        (
-            one_split(FLOAT, ("n", 2**20, 65), sizes=(2**19, 2**19), axis=1),
-            LEVEL_1,
-            "the most that is compared with a replacement",
-        ),
-        (
-            one_split_to_sequence(FLOAT, ("n", "m")),
-            ORT,
-            "its sizes are known only when the model runs. Fix: give them with --dim",
-        ),
-        (
-            parsed("(int64[6] x, int64[2] s) => (int64[] a, int64[] b) { a, b = Split (x, s) }"),
-            LEVEL_2,
-            "its split lengths are known only when the model runs. Fix: make them",
-        ),
-        (
-            parsed("(int8[n] x) => (int8[] a) { s = Shape (x) [cut] a = Split <axis = 0> (x, s) }"),
-            LEVEL_2,
-            "Fix: give the sizes from which they may follow with --dim",
-        ),
-        (
-            parsed("(float[6] x) => (seq(float[]) a) { y = Relu (x) a = SplitToSequence (z) }"),
-            ORT,
-            "no earlier node produces its input. Fix: sort the nodes",
-        ),
-        (
-            one_split_to_sequence(FLOAT, (2, 2**18)),
-            LEVEL_2,
-            "it has too many pieces. Fix: use a larger chunk",
-        ),
-        (
-            split_without_sizes(("b", "n"), num_outputs=2),
-            ORT | {"directml": "1.4.0"},
-            "ORT-FEATURE-LEVEL",
-        ),
+        (split_with_sizes_as_an_attribute(opset=2, axis=0, shape=(6,)), LEVEL_1,
+         "opset is 2; rewriting needs 7"),
+        (one_split(FLOAT, (2**20, 129), sizes=(2**19, 2**19), axis=0), LEVEL_1,
+         "its input must have at most 268,435,456 bytes, the most that is compared with a "
+         "replacement, and has 541,065,216"),
+        (one_split(FLOAT, ("n", 2**20, 33), sizes=(2**19, 2**19), axis=1), LEVEL_1,
+         "at two sizes of each dynamic dimension, its input must have at most 268,435,456 "
+         "bytes, the most that is compared with a replacement. Fix: give the sizes with --dim"),
+        (one_split(FLOAT, ("n", 2**20, 65), sizes=(2**19, 2**19), axis=1), LEVEL_1,
+         "the most that is compared with a replacement"),
+        (one_split_to_sequence(FLOAT, ("n", "m")), ORT,
+         "its sizes are known only when the model runs. Fix: give them with --dim"),
+        (parsed("(int64[6] x, int64[2] s) => (int64[] a, int64[] b) { a, b = Split (x, s) }"),
+         LEVEL_2, "its split lengths are known only when the model runs. Fix: make them"),
+        (parsed("(int8[n] x) => (int8[] a) { s = Shape (x) [cut] a = Split <axis = 0> (x, s) }"),
+         LEVEL_2, "Fix: give the sizes from which they may follow with --dim"),
+        (parsed("(float[6] x) => (seq(float[]) a) { y = Relu (x) a = SplitToSequence (z) }"), ORT,
+         "no earlier node produces its input. Fix: sort the nodes"),
+        (one_split_to_sequence(FLOAT, (2, 2**18)), LEVEL_2,
+         "it has too many pieces. Fix: use a larger chunk"),
+        (split_without_sizes(("b", "n"), num_outputs=2), ORT | {"directml": "1.4.0"},
+         "ORT-FEATURE-LEVEL"),
         (split_without_sizes(("b", "n", 2, 2, 2), num_outputs=2), LEVEL_2, "known only"),
         (split_without_sizes(("b", "n")), LEVEL_2, "known only"),
     ],
-)
+)  # fmt: skip
 def test_nothing_is_written_if_nothing_can_be_rewritten(
     content: onnx.ModelProto, target_options: dict[str, str], reason: str, tmp_path: Path
 ) -> None:
