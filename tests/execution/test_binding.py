@@ -277,26 +277,26 @@ def ranges(
 def test_an_output_that_shares_memory_with_another_output_or_the_input_is_reported(
     source: int, first_start: int, second_start: int
 ) -> None:
-    memory = [set(range(source, source + 3)), {first_start}, {second_start, second_start + 1}]
+    of_input = set(range(source, source + 3))
+    of_first, of_second = {first_start}, {second_start, second_start + 1}
     expected_violations = set()
-    if memory[1] & memory[2]:
-        earlier, later = (0, 1) if (first_start, 16, 0) < (second_start, 32, 1) else (1, 0)
-        earlier_output = f"OutputTensors[{earlier}]"
+    if of_first & of_second:
+        # The output that begins later is at fault; of two that begin together, the longer one.
+        earlier, later = (0, 1) if first_start <= second_start else (1, 0)
         expected_violations.add(
-            f"BIND-OUTPUT-OVERLAP OutputTensors[{later}]: {earlier_output} | memory of its own"
+            f"BIND-OUTPUT-OVERLAP OutputTensors[{later}]: OutputTensors[{earlier}] "
+            "| memory of its own"
         )
-    for index in (0, 1):
-        if memory[0] & memory[index + 1]:
+    for index, of_output in enumerate((of_first, of_second)):
+        if of_input & of_output:
             expected_violations.add(
                 f"BIND-IN-PLACE OutputTensors[{index}]: the input | memory of its own"
             )
+    bindings = ranges(source, first_start, second_start)
     if expected_violations:
-        assert (
-            set(reported(PAIR_TABLE, *ranges(source, first_start, second_start)))
-            == expected_violations
-        )
+        assert set(reported(PAIR_TABLE, *bindings)) == expected_violations
     else:
-        PAIR_TABLE.bind(*ranges(source, first_start, second_start))
+        PAIR_TABLE.bind(*bindings)
 
 
 @pytest.mark.parametrize(

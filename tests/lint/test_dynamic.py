@@ -143,6 +143,9 @@ def test_a_missing_count_is_refused_if_the_axis_is_known(
     assert verdict_of(split_without_sizes(shape), tmp_path).outcome is not Outcome.REFUSED
 
 
+MOST = 2**32 - 1  # elements of a tensor
+
+
 # Sizes that only multiply the elements: the verdict holds for every size, up to the most elements.
 
 
@@ -150,44 +153,54 @@ def test_a_missing_count_is_refused_if_the_axis_is_known(
     ("content", "target_options", "names", "most"),
     [
         (one_split(FLOAT, ("batch", 64), sizes=(32, 32), axis=1), {}, ("batch",),
-         (2**32 - 1) // 64),
+         MOST // 64),
         (one_split(FLOAT, ("batch", 6), sizes=(2, 4), axis=1), {"ort": ""}, ("batch",),
-         (2**32 - 1) // 6),
+         MOST // 6),
         (one_split(FLOAT, ("b", 1, 6, "w"), sizes=(2, 4), axis=2), {"feature_level": "1_0"},
-         ("b", "w"), None),
+         ("b", "w"), MOST // 6),
         (one_split(FLOAT, ("n", 2**31), sizes=(2**30, 2**30), axis=1), {}, ("n",), 1),
         (one_split(TensorProto.COMPLEX128, ("n", 6), sizes=(2, 4), axis=1), {}, ("n",),
-         (2**32 - 1) // 12),
-        (one_split(FLOAT, ("n",) * 9 + (6,), sizes=(2, 4), axis=9), {}, ("n",) * 9, None),
-        (one_split(FLOAT, ("n", 6), sizes=(0, 6), axis=1), {}, ("n",), None),
+         MOST // 12),
+        (one_split(FLOAT, ("n",) * 9 + (6,), sizes=(2, 4), axis=9), {}, ("n",) * 9, MOST // 6),
+        (one_split(FLOAT, ("n", 6), sizes=(0, 6), axis=1), {}, ("n",), MOST // 6),
     ],
 )  # fmt: skip
 def test_a_split_that_every_size_keeps_legal_is_ok_for_every_size(
     content: onnx.ModelProto,
     target_options: dict[str, str],
     names: Any,
-    most: int | None,
+    most: int,
     tmp_path: Path,
 ) -> None:
     verdict = verdict_of(content, tmp_path, **target_options)
     assert verdict.outcome is Outcome.RUNS_FOR_EVERY_SIZE
+    assert verdict.hresult is None
     assert verdict.sizes
-    assert (verdict.sizes.names, verdict.hresult) == (names, None)
-    assert verdict.sizes.maximum_product == (most or (2**32 - 1) // 6)
+    assert verdict.sizes.names == names
+    assert verdict.sizes.maximum_product == most
     assert str(verdict.sizes).startswith(f"{' * '.join(names)} from 1 to ")
     assert bool(verdict.minimum) == ("ort" not in target_options)
+    # Even --fail-on unknown accepts it.
     assessment = assessed(content, tmp_path, **target_options)
     failing = FAILING | {Outcome.UNKNOWN}
     assert Assessment(assessment.target, assessment.verdicts, (), failing).accepted
-    # The range ends exactly there.
-    first, *rest = dict.fromkeys(names)
-    for size in (verdict.sizes.maximum_product, verdict.sizes.maximum_product + 1):
-        if len(set(names)) == len(names):
-            sizes = {first: size, **dict.fromkeys(rest, 1)}
-            (known_verdict,) = assessed(content, tmp_path, sizes, **target_options).verdicts
-            assert (known_verdict.outcome is Outcome.RUNS) == (
-                size == verdict.sizes.maximum_product
-            )
+
+
+@pytest.mark.parametrize(
+    ("kind", "elements"), [(FLOAT, 6), (TensorProto.COMPLEX128, 12)], ids=["FLOAT", "COMPLEX128"]
+)
+def test_the_range_of_a_dynamic_size_ends_at_the_most_elements(
+    kind: int, elements: int, tmp_path: Path
+) -> None:
+    """A complex number is two elements."""
+
+    def outcome(batch: int) -> Outcome:
+        content = one_split(kind, ("batch", 6), sizes=(2, 4), axis=1)
+        (verdict,) = assessed(content, tmp_path, dim={"batch": batch}).verdicts
+        return verdict.outcome
+
+    assert outcome(MOST // elements) is Outcome.RUNS
+    assert outcome(MOST // elements + 1) is not Outcome.RUNS
 
 
 def test_more_than_8_dimensions_are_merged_and_8_are_checked_as_they_are(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import product
@@ -291,26 +291,37 @@ def test_a_choice_of_engine_other_than_0_or_1_is_refused(
         engine.CpuBackend().compile(packed_split((3,), axis=0, sizes=(1, 2)))
 
 
-def test_the_engine_is_numpy_if_c_is_off_or_cannot_be_loaded(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def engine_is_numpy() -> bool:
     geometry = packed_split((3,), axis=0, sizes=(1, 2))
+    return isinstance(engine.CpuBackend().compile(geometry), assignments.NumpyProgram)
 
-    def is_numpy() -> bool:
-        return isinstance(engine.CpuBackend().compile(geometry), assignments.NumpyProgram)
 
+@pytest.fixture
+def source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """Another copy.c, of which no library was built."""
+    path = tmp_path / "copy.c"
+    path.write_text("// another source")
+    monkeypatch.delenv(native.VARIABLE, raising=False)
+    monkeypatch.setattr(native, "SOURCE", path)
+    native._load.cache_clear()
+    yield path
+    native._load.cache_clear()
+
+
+def test_the_engine_is_numpy_if_c_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(native.VARIABLE, "0")
-    assert is_numpy()
+    assert engine_is_numpy()
     assert native.unavailable_reason() is None
-    monkeypatch.delenv(native.VARIABLE)
-    monkeypatch.setattr(native, "_load", native._load.__wrapped__)
-    source = tmp_path / "copy.c"
-    source.write_text("// another source")
-    monkeypatch.setattr(native, "SOURCE", source)
-    assert is_numpy()
+
+
+def test_the_engine_is_numpy_if_no_library_was_built(source: Path) -> None:
+    assert engine_is_numpy()
     assert "Fix: install a C compiler" in str(native.unavailable_reason())
+
+
+def test_the_engine_is_numpy_if_the_library_cannot_be_loaded(source: Path) -> None:
     native.library_path(source).write_text("no library")
-    assert is_numpy()
+    assert engine_is_numpy()
     assert "Fix: reinstall dmlsplit" in str(native.unavailable_reason())
 
 

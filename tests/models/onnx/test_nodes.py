@@ -201,28 +201,41 @@ def test_the_limits_of_a_scan_make_a_split_unknown_and_are_named(scanned: Scanne
         assert limit in site.state.reason
 
 
-def test_pieces_are_limited_per_node_and_in_sequences_per_file(
-    scanned: Scanned, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def low_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """1024 pieces of a node and 8000 values of a file, so that small models reach them."""
     assert (node_facts.MAX_PIECES, reader.MAX_COMPUTED) == (32_768, 262_144)
     monkeypatch.setattr(node_facts, "MAX_PIECES", 1024)
     monkeypatch.setattr(reader, "MAX_COMPUTED", 8000)
     monkeypatch.setattr(reader, "MIN_COMPUTED", 8000)
-    outputs = [f"y{index}" for index in range(1025)]
 
-    def unknown(splits: list[Any], size: int) -> list[str]:
-        return [why(site) for site in scanned(model(splits, [value("x", [size])]))]
 
-    def cut(count: int) -> Any:
-        return helper.make_node("Split", ["x"], outputs[:count], num_outputs=count)
+def reasons(splits: list[Any], size: int, scanned: Scanned) -> list[str]:
+    """Why each of these splits of x, of one dimension, is unknown; empty for those that are not."""
+    return [why(site) for site in scanned(model(splits, [value("x", [size])]))]
 
-    assert unknown([cut(1024)] * 9, 1024) == [""] * 9
-    (reason,) = unknown([cut(1025)], 1025)
+
+def split_into_ones(count: int) -> Any:
+    return node("Split", "x", " ".join(f"y{i}" for i in range(count)), num_outputs=count)
+
+
+@pytest.mark.usefixtures("low_limits")
+def test_pieces_are_limited_per_node(scanned: Scanned) -> None:
+    (reason,) = reasons([split_into_ones(1025)], 1025, scanned)
     assert reason == "it makes 1025 pieces; a scan describes at most 1,024 of a node"
-    sequences = [node("SplitToSequence", "x", "s")] * 9
-    *earlier_reasons, reason = unknown(sequences, 1000)
-    assert earlier_reasons == [""] * 8
-    assert "with its pieces, the model has more than 8,000 computed values" in reason
+
+
+@pytest.mark.usefixtures("low_limits")
+def test_pieces_of_splits_are_not_limited_per_file(scanned: Scanned) -> None:
+    """A file names each of them, so their number grows with the file."""
+    assert reasons([split_into_ones(1024)] * 9, 1024, scanned) == [""] * 9
+
+
+@pytest.mark.usefixtures("low_limits")
+def test_pieces_of_sequences_are_limited_per_file(scanned: Scanned) -> None:
+    *first_eight, ninth = reasons([node("SplitToSequence", "x", "s")] * 9, 1000, scanned)
+    assert first_eight == [""] * 8
+    assert "with its pieces, the model has more than 8,000 computed values" in ninth
 
 
 def test_sizes_beyond_32_bits_become_a_descriptor(scanned: Scanned) -> None:
