@@ -178,27 +178,41 @@ def test_a_hostile_node_becomes_an_invalid_site_with_a_one_line_problem(
     assert len(site.state.problem.splitlines()) == 1
 
 
-def test_the_limits_of_a_scan_make_a_split_unknown_and_are_named(scanned: Scanned) -> None:
-    many = 70_000
-    cases = [
-        (13, node("Split", "x s", "a b"), sizes("s", *[1] * many), Cause.COUNT, "65,536 values"),
-        (11, node("Split", "x", "a b", split=[1] * many), sizes("s", 1), Cause.COUNT, "65,536 int"),
-        (13, node("SplitToSequence", "x s", "a"), sizes("s", *[1] * many), Cause.COUNT, "65,536"),
-        (13, node("Split", "x g", "a b"), sizes("s", *[2] * 2000), Cause.LIMIT, "at most 1,024"),
-        (13, node("Split", "x h", "a b"), sizes("s", *[2] * 2000), Cause.LIMIT, "at most 1,024"),
+@pytest.mark.parametrize(
+    ("opset", "cut", "limit"),
+    [
+        (13, node("Split", "x ones", "a b"), "65,536 values"),
+        (11, node("Split", "x", "a b", split=[1] * 70_000), "65,536 int"),
+        (13, node("SplitToSequence", "x ones", "a"), "65,536"),
+    ],
+    ids=["lengths of an input", "lengths of an attribute", "lengths of a sequence"],
+)
+def test_more_lengths_than_a_scan_reads_make_a_split_unknown(
+    opset: int, cut: Any, limit: str, scanned: Scanned
+) -> None:
+    ones = sizes("ones", *[1] * 70_000)
+    content = model([cut], [value("x", [70_000])], initializers=(ones,), opsets={"": opset})
+    (site,) = scanned(content)
+    assert isinstance(site.state, Unknown)
+    assert site.state.cause is Cause.COUNT
+    assert limit in site.state.reason
+
+
+@pytest.mark.parametrize("lengths", ["gathered", "sum"])
+def test_lengths_computed_from_more_values_than_a_scan_computes_with_make_a_split_unknown(
+    lengths: str, scanned: Scanned
+) -> None:
+    nodes = [
+        node("Gather", "twos positions", "gathered"),
+        node("Add", "gathered positions", "sum"),
+        node("Split", f"x {lengths}", "a b"),
     ]
-    for opset, cut, s, cause, limit in cases:
-        first = [node("Gather", "s i", "g"), node("Add", "g i", "h")]
-        content = model(
-            [*first, cut],
-            [value("x", [many])],
-            initializers=(s, sizes("i", 0, 1)),
-            opsets={"": opset},
-        )
-        (site,) = scanned(content)
-        assert isinstance(site.state, Unknown)
-        assert site.state.cause is cause
-        assert limit in site.state.reason
+    initializers = sizes("twos", *[2] * 2000), sizes("positions", 0, 1)
+    content = model(nodes, [value("x", [4])], initializers=initializers, opsets={"": 13})
+    (site,) = scanned(content)
+    assert isinstance(site.state, Unknown)
+    assert site.state.cause is Cause.LIMIT
+    assert "at most 1,024" in site.state.reason
 
 
 @pytest.fixture
