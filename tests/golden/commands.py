@@ -61,7 +61,7 @@ def write_inputs(folder: Path) -> None:
         "complex.onnx": one_split(TensorProto.COMPLEX64, (6,), sizes=(2, 4), axis=0),
         "wide.onnx": one_split(TensorProto.DOUBLE, (2,) * 9, sizes=(1, 1), axis=4),
         "dynamic.onnx": one_split(TensorProto.FLOAT, ("n", 2), sizes=(2, 2), axis=0),
-        "old.onnx": m.attribute_split(1, 0, (6,)),
+        "old.onnx": m.split_with_sizes_as_an_attribute(opset=1, axis=0, shape=(6,)),
         "qkv.onnx": networks.layers(24),
         "glu.onnx": networks.glu(),
         "lstm.onnx": networks.lstm(1),
