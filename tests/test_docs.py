@@ -18,7 +18,7 @@ from dmlsplit.cli.levels import level_table
 from dmlsplit.lint.rules import RULES
 from tests.conformance import __main__ as conformance
 from tests.golden import pages
-from tests.support.command import ROOT, parsers
+from tests.support.command import ROOT, every_parser
 from tests.support.each import each
 
 PAGES = {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in pages.paths()}
@@ -108,9 +108,10 @@ TASKS = {
 
 
 @each(name=TASKS)
-def test_each_task_has_a_page_with_an_example_that_a_search_finds(name: str) -> None:
+def test_the_page_of_a_task_is_indexed_under_its_word_and_has_its_example(name: str) -> None:
     word, example = TASKS[name]
     text = PAGES[f"docs/{name}.md"]
+    # In MyST, "!" makes an entry of the index the main one, which a search shows first.
     assert f"! {word}" in "".join(re.findall(r"^```{index} .*$", text, re.MULTILINE))
     assert example in text
 
@@ -177,7 +178,7 @@ PROBE = (ROOT / "tests" / "conformance" / "probe.py").read_text("utf-8")
 
 @cache
 def known_options() -> set[str]:
-    commands = (*parsers(build_parser()), *parsers(conformance.build_parser()))
+    commands = (*every_parser(build_parser()), *every_parser(conformance.build_parser()))
     helps = "".join(parser.format_help() for parser in commands)
     return options(helps) | set(re.findall(r'"(--[a-z]+)"', PROBE))
 

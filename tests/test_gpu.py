@@ -21,7 +21,7 @@ from hypothesis import given, settings
 
 import dmlsplit as dml
 from tests.support.descriptors import DATA_TYPES, Memory, expected_buffers, split_descriptors
-from tests.support.gpu_arrays import bound, noise, operator, problem, same
+from tests.support.gpu_arrays import bound, compiled_split, is_split_into, noise, source_and_outputs
 
 pytestmark = pytest.mark.gpu
 
@@ -174,7 +174,7 @@ def enough(most: int) -> int:
 def test_a_graph_replays_the_split() -> None:
     import cupy
 
-    source, outs = problem()
+    source, outs = source_and_outputs()
     split = bound(source, outs)
     stream = cupy.cuda.Stream(non_blocking=True)
     with stream:
@@ -185,16 +185,16 @@ def test_a_graph_replays_the_split() -> None:
     stream.synchronize()
     source.set((source.get().view("u4") ^ 0x5A5A).view("f4"))
     cupy.cuda.Device().synchronize()
-    assert not same(source, outs)
+    assert not is_split_into(source, outs)
     graph.launch(stream)
     stream.synchronize()
-    assert same(source, outs)
+    assert is_split_into(source, outs)
 
 
 def test_a_side_stream_orders_the_split_after_its_work() -> None:
     import cupy
 
-    source, outs = problem(enough(100_000))
+    source, outs = source_and_outputs(enough(100_000))
     split = bound(source, outs)
     stream = cupy.cuda.Stream(non_blocking=True)
     for stream_form in ("argument", "handle", "current"):
@@ -210,24 +210,24 @@ def test_a_side_stream_orders_the_split_after_its_work() -> None:
         if stream_form != "current":
             split.dispatch(stream if stream_form == "argument" else stream.ptr)
         stream.synchronize()
-        assert same(source, outs), stream_form
+        assert is_split_into(source, outs), stream_form
 
 
 def test_a_new_thread_may_dispatch() -> None:
     import cupy
 
-    source, outs = problem()
+    source, outs = source_and_outputs()
     split = bound(source, outs)
     with ThreadPoolExecutor(1) as pool:
         pool.submit(split.dispatch, 0).result()
     cupy.cuda.Device().synchronize()
-    assert same(source, outs)
+    assert is_split_into(source, outs)
 
 
 def test_a_dispatch_allocates_nothing() -> None:
     import cupy
 
-    split = bound(*problem())
+    split = bound(*source_and_outputs())
     split.dispatch()
     allocations: list[str] = []
 
@@ -292,7 +292,9 @@ def test_an_operator_allocates_outputs_for_the_given_stream() -> None:
     for _ in range(40):
         pending_copy.data.copy_from_device_async(freed.data, freed.nbytes)
     del freed  # Its reads are still queued on the current stream.
-    (piece,) = operator((count,), (count,), 0)(source, stream=cupy.cuda.Stream(non_blocking=True))
+    (piece,) = compiled_split((count,), (count,), axis=0)(
+        source, stream=cupy.cuda.Stream(non_blocking=True)
+    )
     cupy.cuda.Device().synchronize()
     assert piece.get().tobytes() == source.get().tobytes()
     assert pending_copy.get().tobytes() == freed_bytes.tobytes()
@@ -307,7 +309,7 @@ def test_an_operator_allocates_torch_outputs_for_the_given_stream() -> None:
     for _ in range(40):
         pending_product += freed
     del freed
-    (piece,) = operator((count,), (count,), 0)(source, stream=torch.cuda.Stream())
+    (piece,) = compiled_split((count,), (count,), axis=0)(source, stream=torch.cuda.Stream())
     torch.cuda.synchronize()
     assert float(piece.min()) == float(piece.max()) == 6
     assert float(pending_product.min()) == float(pending_product.max()) == 2 * 41

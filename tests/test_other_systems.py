@@ -14,7 +14,7 @@ import pytest
 from onnx import TensorProto
 
 from tests.support.command import FLAGS, ROOT, ran, save
-from tests.support.models import every_verdict, nested, single
+from tests.support.models import every_verdict, nested, one_split
 
 # Commands and their exit statuses.
 LINES = {
@@ -32,7 +32,7 @@ LINES = {
 def here(here: Path) -> Path:
     save("m.onnx", every_verdict())
     save("nested.onnx", nested())
-    save("dynamic.onnx", single(TensorProto.FLOAT, ("n", 6), (2, 4), 1))
+    save("dynamic.onnx", one_split(TensorProto.FLOAT, ("n", 6), sizes=(2, 4), axis=1))
     shutil.copy(ROOT / "tests/data/dispatch.json", here)
     np.save("x.npy", np.arange(12).reshape(3, 4))
     return here

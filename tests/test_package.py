@@ -19,7 +19,7 @@ from packaging.requirements import Requirement
 
 import dmlsplit as dml
 from tests.support.command import ROOT, ran
-from tests.support.models import single
+from tests.support.models import one_split
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 PROJECT = PYPROJECT["project"]
@@ -281,7 +281,7 @@ def test_validate_and_levels_import_no_package_but_yaml(
     command: str, package_names: str, tmp_path: Path
 ) -> None:
     """Installed packages are checked, because CI jobs fetch `validate` in every run."""
-    onnx.save(single(TensorProto.INT64, (6,), (2, 4), 0), tmp_path / "m.onnx")
+    onnx.save(one_split(TensorProto.INT64, (6,), sizes=(2, 4), axis=0), tmp_path / "m.onnx")
     for name in ("dispatch.json", "cut.xml", "cut.bin"):
         shutil.copy(ROOT / "tests" / "data" / name, tmp_path)
     code = (

@@ -41,19 +41,23 @@ def extension(name: str) -> ModuleType:
 
 def test_predictions_in_the_text_are_those_of_the_table() -> None:
     text = " ".join((ROOT / "benchmarks" / "README.md").read_text("utf-8").split())
-    predictions = dict(re.findall(r"- (.*): (.*)", extension("tables").predicted_ranges()))
-    for gpu in ("H100", "H200"):
-        least_and_most = predictions[f"predicted on {gpu}"].split(" of ")[0]
-        assert re.search(rf"{least_and_most} (of a copy's speed )?on an {gpu}", text), gpu
-    assert (
-        f"issue {predictions['instructions issued per 16 bytes']} instructions per 16 bytes" in text
+    table = re.match(
+        r"- \d+ workloads\n"
+        r"- sectors read: at most (?P<read>\S+) times the least possible\n"
+        r"- sectors written: at most (?P<written>\S+) times the least possible\n"
+        r"- instructions issued per 16 bytes: (?P<issued>\d+ to \d+)\n"
+        r"- predicted on H100: (?P<h100>\S+ to \S+) of a copy's speed\n"
+        r"- predicted on H200: (?P<h200>\S+ to \S+) of a copy's speed",
+        extension("tables").predicted_ranges(),
     )
-    sectors_read, sectors_written = (
-        predictions["sectors read"].split()[2],
-        predictions["sectors written"].split()[2],
-    )
-    assert f"read at most {sectors_read} times the minimum number of sectors" in text
-    assert f"write at most {sectors_written} times the minimum" in text
+    assert table
+    for sentence in (
+        f"read at most {table['read']} times the minimum number of sectors",
+        f"write at most {table['written']} times the minimum",
+        f"issue {table['issued']} instructions per 16 bytes",
+        f"{table['h200']} of a copy's speed on an H200 and {table['h100']} on an H100",
+    ):
+        assert sentence in text
 
 
 def test_every_table_names_the_directml_that_has_a_level() -> None:
@@ -132,29 +136,51 @@ def test_every_public_name_and_front_end_is_in_the_reference() -> None:
     )
 
 
-def test_a_search_for_an_error_leads_to_its_page() -> None:
-    """An entry of the index is the first answer to a search, so only one page may have it."""
-    index_entries = [
-        (term.removeprefix("! "), page)
-        for page, text in TEXTS.items()
-        for index_line in re.findall(r"^```{index} (.*)$", text, re.MULTILINE)
-        for term in index_line.split(", ")
-    ]
-    assert len(dict(index_entries)) == len(index_entries)
+INDEX_ENTRIES = [
+    (term.removeprefix("! "), page)
+    for page, text in TEXTS.items()
+    for index_line in re.findall(r"^```{index} (.*)$", text, re.MULTILINE)
+    for term in index_line.split(", ")
+]
+
+
+def test_an_entry_of_the_index_is_on_one_page() -> None:
+    """It is the first answer to a search."""
+    assert len(dict(INDEX_ENTRIES)) == len(INDEX_ENTRIES)
+
+
+def test_the_number_of_every_error_leads_to_the_page_of_errors() -> None:
     errors = (dml.InvalidArgumentError, dml.UnsupportedError, dml.OutOfMemoryError)
     numbers = {f"{error.hresult:08X}" for error in (*errors, dml.DeviceRemovedError)}
-    assert numbers < {term for term, page in index_entries if page == "errors"}
-    # The search takes 0x off, as it finds 80070057 in no other way.
+    assert numbers < {term for term, page in INDEX_ENTRIES if page == "errors"}
+
+
+def patterns_of_the_search() -> list[re.Pattern[str]]:
+    """What the script of the search replaces: the prefix of a number, and a level."""
     code = (DOCS / "extensions" / "page_search.py").read_text("utf-8")
     patterns = re.findall(r"\.replace\(/(.*?)/gi, ", code)
-    prefix, level = (re.compile(pattern.replace("\\\\", "\\"), re.I) for pattern in patterns)
+    return [re.compile(pattern.replace("\\\\", "\\"), re.I) for pattern in patterns]
+
+
+def test_a_search_finds_a_number_with_and_without_0x() -> None:
+    prefix, _ = patterns_of_the_search()
     codes = "0x80070057 0x887A0005 0x10 FP0x80070057"
     assert prefix.sub("", codes) == "80070057 887A0005 0x10 FP0x80070057"
-    # Any level leads to the page of levels, however it is written.
-    assert ("feature level", "levels") in index_entries
-    for spelling in ("4_0", "DML_FEATURE_LEVEL_4_0", "feature level 2_1", "--feature-level 5_0"):
-        assert level.sub("!", spelling) == "!", spelling
-    assert [text for text in ("x86_64", "24_576", "int4_0") if level.search(text)] == []
+
+
+@pytest.mark.parametrize(
+    "spelling", ["4_0", "DML_FEATURE_LEVEL_4_0", "feature level 2_1", "--feature-level 5_0"]
+)
+def test_a_search_for_a_level_leads_to_the_page_of_levels(spelling: str) -> None:
+    _, level = patterns_of_the_search()
+    assert level.sub("feature level", spelling) == "feature level"
+    assert ("feature level", "levels") in INDEX_ENTRIES
+
+
+@pytest.mark.parametrize("text", ["x86_64", "24_576", "int4_0"])
+def test_a_search_takes_no_other_number_for_a_level(text: str) -> None:
+    _, level = patterns_of_the_search()
+    assert not level.search(text)
 
 
 def test_the_description_of_a_rules_page_is_the_sentence_of_the_rule() -> None:

@@ -45,18 +45,19 @@ TYPES = [
 STREAMS: list[Any] = ["junk", -5, 0, 7, np.zeros(3), THING, 1.5, True]
 PATHS = [None, 3, 1.5, b"x", THING, [], True, "", "no/such/file", "/", "x\0y"]
 
-X = dml.TensorDesc("FLOAT32", (1, 6))
-DESC = dml.SplitOperatorDesc.from_sizes(X, axis=1, sizes=(2, 4))
+INPUT_DESC = dml.TensorDesc("FLOAT32", (1, 6))
+DESC = dml.SplitOperatorDesc.from_sizes(INPUT_DESC, axis=1, sizes=(2, 4))
 CPU = dml.Device("cpu")
-OP = CPU.compile(DESC)
-A = np.arange(6, dtype=np.float32)[None]
+OPERATOR = CPU.compile(DESC)
+ARRAY = np.arange(6, dtype=np.float32)[None]
 OUTS = [np.zeros((1, 2), np.float32), np.zeros((1, 4), np.float32)]
-DESCRIPTORS = [None, 3, "x", X, A, [DESC], THING, dml.TensorDesc, {}]
-TENSORS = [None, 3, "x", DESC, A, [X], THING, dml.TensorDesc, {}]
+DESCRIPTORS = [None, 3, "x", INPUT_DESC, ARRAY, [DESC], THING, dml.TensorDesc, {}]
+TENSORS = [None, 3, "x", DESC, ARRAY, [INPUT_DESC], THING, dml.TensorDesc, {}]
 FROZEN = np.frombuffer(bytes(8), np.float32).reshape(1, 2)
 OUTPUTS: list[Any] = [
-    [A[:, 4:], OUTS[1]], [OUTS[1][:, :2], OUTS[1]], [FROZEN, OUTS[1]],
-    3, THING, A, [1, 2], [None, None], [A], [], "ab", {}, [A, A], (1, 2), [OUTS[0], OUTS[0]],
+    [ARRAY[:, 4:], OUTS[1]], [OUTS[1][:, :2], OUTS[1]], [FROZEN, OUTS[1]],
+    3, THING, ARRAY, [1, 2], [None, None], [ARRAY], [], "ab", {}, [ARRAY, ARRAY], (1, 2),
+    [OUTS[0], OUTS[0]],
     iter(OUTS), [np.zeros(3), np.zeros(4)],
 ]  # fmt: skip
 SPLIT, SEQUENCE = onnx.operator_version("Split", 18), onnx.operator_version("SplitToSequence", 11)
@@ -92,7 +93,7 @@ class Case:
 
 
 def binding(**arguments: Any) -> Any:
-    return OP.bind(dml.BufferBinding(**arguments), OUTS)
+    return OPERATOR.bind(dml.BufferBinding(**arguments), OUTS)
 
 
 CASES = [
@@ -104,21 +105,22 @@ CASES = [
          {"data_type": TYPES}),
     Case("dmlsplit.Device.compile", CPU.compile, {"desc": DESC}, {"desc": DESCRIPTORS}),
     Case("dmlsplit.Device.warm", CPU.warm, {"descs": [DESC], "alignment": None},
-         {"descs": [None, 3, THING, [None], [X]], "alignment": [0, 3, 32, "x", True, THING]},
+         {"descs": [None, 3, THING, [None], [INPUT_DESC]],
+          "alignment": [0, 3, 32, "x", True, THING]},
          "desc"),
     Case("dmlsplit.selftest", dml.selftest,
          {"device": "cpu", "seconds": 0, "show": None, "progress": None, "strict": False},
          {"device": DEVICES, "seconds": [None, "x", -1, float("nan"), True, THING],
           "show": [3, "x", THING], "progress": [3, "x", THING], "strict": [None, 1, "x", THING]}),
-    Case("dmlsplit.CompiledOperator.__call__", OP, {"array": A, "stream": None},
+    Case("dmlsplit.CompiledOperator.__call__", OPERATOR, {"array": ARRAY, "stream": None},
          {"array": ARRAYS, "stream": STREAMS}, "InputTensor"),
-    Case("dmlsplit.CompiledOperator.dispatch", OP.dispatch,
-         {"array": A, "outputs": OUTS, "stream": None},
+    Case("dmlsplit.CompiledOperator.dispatch", OPERATOR.dispatch,
+         {"array": ARRAY, "outputs": OUTS, "stream": None},
          {"array": ARRAYS, "outputs": [None, *OUTPUTS], "stream": STREAMS},
          "InputTensor|OutputTensors|Outputs"),
-    Case("dmlsplit.CompiledOperator.bind", OP.bind, {"array": A, "outputs": OUTS},
+    Case("dmlsplit.CompiledOperator.bind", OPERATOR.bind, {"array": ARRAY, "outputs": OUTS},
          {"array": ARRAYS, "outputs": [None, *OUTPUTS]}, "InputTensor|OutputTensors|Outputs"),
-    Case("dmlsplit.BoundOperator.dispatch", OP.bind(A, OUTS).dispatch, {"stream": None},
+    Case("dmlsplit.BoundOperator.dispatch", OPERATOR.bind(ARRAY, OUTS).dispatch, {"stream": None},
          {"stream": STREAMS}),
     Case("dmlsplit.BufferBinding", binding,
          {"buffer": np.zeros(64, np.uint8), "offset": 0, "size_in_bytes": 24},
@@ -132,11 +134,12 @@ CASES = [
           "total_tensor_size_in_bytes": NOT_INTEGERS,
           "guaranteed_base_offset_alignment": INTEGERS}),
     Case("dmlsplit.SplitOperatorDesc", dml.SplitOperatorDesc,
-         {"input_tensor": X, "output_tensors": DESC.output_tensors, "axis": 1},
+         {"input_tensor": INPUT_DESC, "output_tensors": DESC.output_tensors, "axis": 1},
          {"input_tensor": TENSORS, "axis": INTEGERS,
-          "output_tensors": [None, 3, X, "ab", [1], [None], [DESC], THING, {X: 2}, {X}]}),
+          "output_tensors": [None, 3, INPUT_DESC, "ab", [1], [None], [DESC], THING,
+                             {INPUT_DESC: 2}, {INPUT_DESC}]}),
     Case("dmlsplit.SplitOperatorDesc.from_sizes", dml.SplitOperatorDesc.from_sizes,
-         {"input_tensor": X, "axis": 1, "sizes": (2, 4)},
+         {"input_tensor": INPUT_DESC, "axis": 1, "sizes": (2, 4)},
          {"input_tensor": TENSORS, "axis": INTEGERS, "sizes": LISTS}),
     Case("dmlsplit.FeatureLevel.parse", dml.FeatureLevel.parse, {"value": "1_0"},
          {"value": LEVELS}, "feature level"),
@@ -151,7 +154,7 @@ CASES = [
     Case("dmlsplit.legalize", dml.legalize, {"desc": DESC, "feature_level": "1_0"},
          {"desc": DESCRIPTORS, "feature_level": LEVELS}),
     Case("dmlsplit.split", dml.split,
-         {"array": A, "sizes_or_count": (2, 4), "axis": 1, "out": None, "dim": None},
+         {"array": ARRAY, "sizes_or_count": (2, 4), "axis": 1, "out": None, "dim": None},
          {"array": ARRAYS, "sizes_or_count": [None, *NO_LISTS, 0, -1, *FAR, True, 5, (2, 5), ()],
           "axis": [*INTEGERS, *FAR, 2], "out": OUTPUTS, "dim": [1, *INTEGERS[1:]]}, "count|sizes"),
     Case("onnx.split", onnx.split,
@@ -272,4 +275,4 @@ def test_wrong_values_cover_every_argument(name: str) -> None:
 def test_a_wrong_value_is_refused_with_the_name_of_the_argument(name: str, argument: str) -> None:
     assert list(NAMED[name].failures(argument)) == []
     assert not any(out.any() for out in (*OUTS, FROZEN))
-    assert A.tolist() == [[0, 1, 2, 3, 4, 5]]
+    assert ARRAY.tolist() == [[0, 1, 2, 3, 4, 5]]

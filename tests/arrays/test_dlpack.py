@@ -10,7 +10,7 @@ import pytest
 import dmlsplit as dml
 from dmlsplit.arrays import view
 from dmlsplit.arrays.adapter import type_name
-from tests.support.gpu_arrays import operator
+from tests.support.gpu_arrays import compiled_split
 
 
 def test_an_object_with_only_numpys_interface_is_viewed() -> None:
@@ -86,7 +86,7 @@ def other(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 def test_pieces_are_converted_by_the_librarys_from_dlpack(
     kind: type[Array], other: SimpleNamespace
 ) -> None:
-    op, array = operator((5,), (2, 3), 0, "cpu", "INT64"), kind(np.arange(5))
+    op, array = compiled_split((5,), (2, 3), axis=0, device="cpu", kind="INT64"), kind(np.arange(5))
     assert [type(piece) for piece in dml.split(array, 1)] == [kind]
     for pieces in (dml.split(array, (2, 3)), op(array), op(dml.BufferBinding(array))):
         assert [type(piece) for piece in pieces] == [kind] * 2
@@ -127,7 +127,7 @@ def test_64_bit_arrays_are_refused_if_jax_would_truncate_them() -> None:
     jax = pytest.importorskip("jax", reason="JAX is not installed")
     with jax.enable_x64(True):
         array = jax.numpy.arange(6) + (1 << 40)
-    op = operator((6,), (2, 4), 0, "cpu", "INT64")
+    op = compiled_split((6,), (2, 4), axis=0, device="cpu", kind="INT64")
     with jax.enable_x64(True):
         assert [piece.tolist() for piece in op(array)] == [
             [1 << 40, (1 << 40) + 1],

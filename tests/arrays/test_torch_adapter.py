@@ -1,6 +1,7 @@
 """PyTorch's tensors, on the CPU."""
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import dmlsplit as dml
 from dmlsplit.arrays.adapter import NewArrays
 from dmlsplit.arrays.torch_adapter import TORCH
 from tests.support.command import ran
-from tests.support.gpu_arrays import operator
+from tests.support.gpu_arrays import compiled_split
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def test_an_output_of_another_torch_type_of_the_same_size_is_refused(torch: Any)
 
 def test_operators_and_out_refuse_tensors_that_require_grad(torch: Any) -> None:
     tracked, plain = torch.ones(6, requires_grad=True), torch.zeros(6)
-    op = operator((6,), (6,), 0, "cpu")
+    op = compiled_split((6,), (6,), axis=0, device="cpu")
     calls = [
         lambda: dml.split(plain, 1, out=[tracked]),
         lambda: op(tracked),
@@ -48,7 +49,7 @@ def test_operators_and_out_refuse_tensors_that_require_grad(torch: Any) -> None:
 def test_parameters_are_read_and_written_while_gradients_are_off(torch: Any, mode: str) -> None:
     """Torch's own functions do so too: that is how weights are loaded and models served."""
     source, target = (torch.nn.Parameter(torch.full((6,), value)) for value in (1.0, 2.0))
-    op = operator((6,), (6,), 0, "cpu")
+    op = compiled_split((6,), (6,), axis=0, device="cpu")
     with getattr(torch, mode)():
         (piece,) = dml.split(source, 1)
         assert piece.tolist() == op(source)[0].tolist() == source.tolist()
@@ -63,7 +64,7 @@ def test_parameters_are_read_and_written_while_gradients_are_off(torch: Any, mod
 def test_a_write_increments_the_version_of_a_tensor(torch: Any) -> None:
     """A gradient that needs an overwritten value is an error, not a wrong number."""
     source, outs = torch.arange(6.0), [torch.zeros(2), torch.zeros(4)]
-    op = operator((6,), (2, 4), 0, "cpu")
+    op = compiled_split((6,), (2, 4), axis=0, device="cpu")
     bound = op.bind(source, outs)
     assert [out._version for out in outs] == [0, 0]
     weight = torch.ones(2, requires_grad=True)
@@ -85,7 +86,7 @@ def test_a_write_increments_the_version_of_a_tensor(torch: Any) -> None:
 
 def test_a_refused_stream_does_not_change_the_version_of_a_tensor(torch: Any) -> None:
     source, out = torch.ones(6), torch.zeros(6)
-    op = operator((6,), (6,), 0, "cpu")
+    op = compiled_split((6,), (6,), axis=0, device="cpu")
     calls = [lambda: op.dispatch(source, [out], 7), lambda: op.bind(source, [out]).dispatch(7)]
     for call in calls:
         with pytest.raises(dml.InvalidArgumentError, match="stream is 7"):
@@ -94,38 +95,61 @@ def test_a_refused_stream_does_not_change_the_version_of_a_tensor(torch: Any) ->
 
 
 @pytest.mark.parametrize(
-    "layout", ["channels_last", "expanded", "transposed", "step", "0-d pieces"]
+    ("make", "axis"),
+    [
+        (lambda t: t.rand(2, 6, 3, 5).to(memory_format=t.channels_last), 1),
+        (lambda t: t.rand(6, 4).t(), -1),
+        (lambda t: t.rand(4, 24)[1:, 3::4], -1),
+        (lambda t: t.rand(0, 6, 3), 1),
+        (lambda t: t.rand(2, 1, 3).expand(2, 6, 3), 1),
+    ],
+    ids=["channels last", "transposed", "every fourth column", "without elements", "expanded"],
 )
-def test_any_strides_are_read_and_pieces_are_packed(torch: Any, layout: str) -> None:
-    source = {
-        "channels_last": torch.rand(2, 6, 3, 5).to(memory_format=torch.channels_last),
-        "expanded": torch.rand(2, 1, 3).expand(2, 6, 3),
-        "transposed": torch.rand(6, 4).t(),
-        "step": torch.rand(4, 24)[1:, 3::4],
-        "0-d pieces": torch.rand(0, 6, 3),
-    }[layout]
-    axis = -1 if layout in ("transposed", "step") else 1
-    for piece, expected in zip(
-        dml.split(source, (1, 5), axis), source.split((1, 5), axis), strict=True
-    ):
-        assert torch.equal(piece, expected)
-        assert piece.is_contiguous()
-    outs = [torch.empty_strided(p.shape, p.stride()) for p in source.split((1, 5), axis)]
-    if layout != "expanded":
-        dml.split(source, (1, 5), axis, out=outs)
-        assert torch.equal(torch.cat(outs, axis), source)
+def test_any_strides_are_read_and_pieces_are_packed(
+    make: Callable[[Any], Any], axis: int, torch: Any
+) -> None:
+    source = make(torch)
+    pieces = dml.split(source, (1, 5), axis)
+    assert all(map(torch.equal, pieces, source.split((1, 5), axis)))
+    assert all(piece.is_contiguous() for piece in pieces)
 
 
-@pytest.mark.parametrize("lazy", ["conj", "neg"])
-def test_lazy_tensors_are_resolved_before_they_are_split(torch: Any, lazy: str) -> None:
-    whole = torch.arange(8.0)
-    source = whole.view(torch.complex64).conj() if lazy == "conj" else torch._neg_view(whole)[:4]
-    for piece, expected in zip(dml.split(source, 2), source.split(2), strict=True):
-        assert not piece.is_conj()
-        assert not piece.is_neg()
-        assert torch.equal(piece, expected)
-    op = operator((4,), (4,), 0, "cpu")
-    for call in (lambda: dml.split(source.resolve_conj(), 1, out=[source]), lambda: op(source)):
+@pytest.mark.parametrize(
+    ("make", "axis"),
+    [
+        (lambda t: t.rand(2, 6, 3, 5).to(memory_format=t.channels_last), 1),
+        (lambda t: t.rand(6, 4).t(), -1),
+        (lambda t: t.rand(4, 24)[1:, 3::4], -1),
+    ],
+    ids=["channels last", "transposed", "every fourth column"],
+)
+def test_outputs_with_the_strides_of_torchs_views_are_written(
+    make: Callable[[Any], Any], axis: int, torch: Any
+) -> None:
+    source = make(torch)
+    views = source.split((1, 5), axis)
+    outs = [torch.empty_strided(view.shape, view.stride()) for view in views]
+    dml.split(source, (1, 5), axis, out=outs)
+    assert all(map(torch.equal, outs, views))
+
+
+@pytest.fixture(params=["conjugated", "negated"])
+def lazy(request: pytest.FixtureRequest, torch: Any) -> Any:
+    """Four elements whose memory does not hold their values."""
+    if request.param == "conjugated":
+        return torch.arange(8.0).view(torch.complex64).conj()
+    return torch._neg_view(torch.arange(4.0))
+
+
+def test_lazy_tensors_are_resolved_before_they_are_split(lazy: Any, torch: Any) -> None:
+    pieces = dml.split(lazy, 2)
+    assert all(map(torch.equal, pieces, lazy.split(2)))
+    assert not any(piece.is_conj() or piece.is_neg() for piece in pieces)
+
+
+def test_operators_and_out_refuse_lazy_tensors(lazy: Any) -> None:
+    op = compiled_split((4,), (4,), axis=0, device="cpu")
+    for call in (lambda: dml.split(lazy.resolve_conj(), 1, out=[lazy]), lambda: op(lazy)):
         with pytest.raises(dml.InvalidArgumentError, match=r"lazily conjugated.*resolve_conj"):
             call()
 
@@ -153,76 +177,130 @@ def test_types_of_several_elements_per_byte_are_refused(torch: Any) -> None:
     assert process.returncode == 0
 
 
-TRACKED = "such a tensor can only be the input of dmlsplit.split. Fix: "
-MEMORY = "use dmlsplit.split without out, or a tensor that has memory"
-PLAIN = "it must be a torch.Tensor or a Parameter. Fix: "
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
-def test_the_error_for_a_refused_tensor_names_its_kind_and_the_fix(torch: Any) -> None:
-    from torch._subclasses.fake_tensor import FakeTensorMode
-    from torch.testing._internal.two_tensor import TwoTensor
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    class Image(torch.Tensor):  # type: ignore[misc, name-defined]
-        pass
-
-    ones = torch.ones(4)
-    image = f"is a tests.{Image.__qualname__}, whose pieces would be plain tensors"
-    with torch.autograd.forward_ad.dual_level():
-        dual = torch.autograd.forward_ad.make_dual(ones, ones)
-        refuse(dual, f"has a forward-mode tangent; {TRACKED}forward_ad.unpack_dual(...).primal")
-        TORCH.view(ones, "data")  # without a tangent
-    with TorchDispatchMode():
-        mode = "is inside a mode of torch that sees every operator"
-        refuse(ones, f"{mode}; {TRACKED}leave the mode")
-    for source, message in (
-        (
-            torch.ones(4, requires_grad=True),
-            f"requires grad; {TRACKED}detach(), or torch.no_grad()",
-        ),
-        (
-            (ones * 1j).conj(),
-            "is a lazily conjugated or negated view: its memory does not hold its values; "
-            f"{TRACKED}resolve_conj().resolve_neg()",
-        ),
-        (ones.to("meta"), f"is on the meta device and has no memory; {TRACKED}{MEMORY}"),
-        (
-            FakeTensorMode().from_tensor(ones),
-            f"is a torch.FakeTensor, which has no memory; {TRACKED}{MEMORY}",
-        ),
-        (
-            torch.eye(4).to_sparse(),
-            "is a torch.sparse_coo tensor; it must be a torch.strided one. Fix: to_dense()",
-        ),
-        (
-            torch.quantize_per_tensor(ones, 0.1, 3, torch.quint8),
-            "is quantized; its pieces would lose scale and zero point. Fix: int_repr()",
-        ),
-        (
-            TwoTensor(ones, ones),
-            "is a torch.TwoTensor, which has no memory of its own; "
-            f"{PLAIN}split the tensors that it is made of",
-        ),
-        (ones.as_subclass(Image), f"{image}; {PLAIN}as_subclass(torch.Tensor)"),
-    ):
-        refuse(source, message)
-    not_shared = "a torch.Tensor, cannot be shared without a copy: "
-    integers = "Fix: view its bytes as an integer type of the same size"
-    refuse(torch._efficientzerotensor(4), f"{not_shared}it has no memory. {integers}", "data, ")
-    batched = f"is inside a transform of torch.func; {TRACKED}{MEMORY}"
-
-    def refused(row: Any) -> Any:
-        refuse(row, batched)
-        return row
-
-    torch.func.vmap(refused)(torch.eye(4))
-
-
-def refuse(tensor: Any, message: str, begin: str = "data ") -> None:
+def error_of_view(tensor: Any) -> str:
     with pytest.raises(dml.InvalidArgumentError) as error:
         TORCH.view(tensor, "data")
-    assert str(error.value) == begin + message
+    return str(error.value)
+
+
+ONLY_AS_INPUT = "such a tensor can only be the input of dmlsplit.split"
+NEEDS_MEMORY = "use dmlsplit.split without out, or a tensor that has memory"
+NOT_A_PLAIN_TENSOR = "it must be a torch.Tensor or a Parameter"
+
+
+def fake(torch: Any) -> Any:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    return FakeTensorMode().from_tensor(torch.ones(4))
+
+
+def two_tensors_in_one(torch: Any) -> Any:
+    from torch.testing._internal.two_tensor import TwoTensor
+
+    return TwoTensor(torch.ones(4), torch.ones(4))
+
+
+def image(torch: Any) -> Any:
+    return torch.ones(4).as_subclass(type("Image", (torch.Tensor,), {"__module__": "photos"}))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        pytest.param(
+            lambda torch: torch.ones(4, requires_grad=True),
+            f"data requires grad; {ONLY_AS_INPUT}. Fix: detach(), or torch.no_grad()",
+            id="requires grad",
+        ),
+        pytest.param(
+            lambda torch: torch.ones(4, dtype=torch.complex64).conj(),
+            "data is a lazily conjugated or negated view: its memory does not hold its values; "
+            f"{ONLY_AS_INPUT}. Fix: resolve_conj().resolve_neg()",
+            id="conjugated",
+        ),
+        pytest.param(
+            lambda torch: torch.ones(4, device="meta"),
+            f"data is on the meta device and has no memory; {ONLY_AS_INPUT}. Fix: {NEEDS_MEMORY}",
+            id="meta",
+        ),
+        pytest.param(
+            fake,
+            f"data is a torch.FakeTensor, which has no memory; {ONLY_AS_INPUT}. "
+            f"Fix: {NEEDS_MEMORY}",
+            id="fake",
+        ),
+        pytest.param(
+            lambda torch: torch.eye(4).to_sparse(),
+            "data is a torch.sparse_coo tensor; it must be a torch.strided one. Fix: to_dense()",
+            id="sparse",
+        ),
+        pytest.param(
+            lambda torch: torch.quantize_per_tensor(torch.ones(4), 0.1, 3, torch.quint8),
+            "data is quantized; its pieces would lose scale and zero point. Fix: int_repr()",
+            id="quantized",
+        ),
+        pytest.param(
+            two_tensors_in_one,
+            f"data is a torch.TwoTensor, which has no memory of its own; {NOT_A_PLAIN_TENSOR}. "
+            "Fix: split the tensors that it is made of",
+            id="wrapper",
+        ),
+        pytest.param(
+            image,
+            f"data is a photos.Image, whose pieces would be plain tensors; {NOT_A_PLAIN_TENSOR}. "
+            "Fix: as_subclass(torch.Tensor)",
+            id="subclass",
+        ),
+        pytest.param(
+            lambda torch: torch._efficientzerotensor(4),
+            "data, a torch.Tensor, cannot be shared without a copy: it has no memory. "
+            "Fix: view its bytes as an integer type of the same size",
+            id="zeros without memory",
+        ),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
+def test_the_error_for_a_refused_tensor_names_its_kind_and_the_fix(
+    make: Callable[[Any], Any], message: str, torch: Any
+) -> None:
+    assert error_of_view(make(torch)) == message
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_tensor_with_a_forward_mode_tangent_is_refused(torch: Any) -> None:
+    forward_ad = torch.autograd.forward_ad
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(torch.ones(4), torch.ones(4))
+        assert error_of_view(dual) == (
+            f"data has a forward-mode tangent; {ONLY_AS_INPUT}. "
+            "Fix: forward_ad.unpack_dual(...).primal"
+        )
+        TORCH.view(torch.ones(4), "data")  # without a tangent
+
+
+def test_a_tensor_inside_a_dispatch_mode_is_refused(torch: Any) -> None:
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    ones = torch.ones(4)
+    with TorchDispatchMode():
+        message = error_of_view(ones)
+    assert message == (
+        "data is inside a mode of torch that sees every operator; "
+        f"{ONLY_AS_INPUT}. Fix: leave the mode"
+    )
+
+
+def test_a_tensor_inside_vmap_is_refused(torch: Any) -> None:
+    messages = []
+
+    def read(row: Any) -> Any:
+        messages.append(error_of_view(row))
+        return row
+
+    torch.func.vmap(read)(torch.eye(4))
+    assert messages == [
+        f"data is inside a transform of torch.func; {ONLY_AS_INPUT}. Fix: {NEEDS_MEMORY}"
+    ]
 
 
 def test_an_operator_makes_tensors_of_any_layout(torch: Any) -> None:
@@ -240,63 +318,93 @@ def test_an_operator_makes_tensors_of_any_layout(torch: Any) -> None:
 
 
 @pytest.mark.parametrize("count", [3, 64])
-def test_few_and_many_outputs_are_checked_alike(torch: Any, count: int) -> None:
+def test_few_and_many_outputs_are_written(torch: Any, count: int) -> None:
     source = torch.arange(4.0 * count).reshape(2, -1)
-    sizes, expected_pieces = (2,) * count, torch.split(source, 2, 1)
+    outs = [torch.zeros(2, 2) for _ in range(count)]
+    versions = [out._version for out in outs]
+    assert dml.split(source, (2,) * count, 1, out=outs) == outs
+    assert all(map(torch.equal, outs, torch.split(source, 2, 1)))
+    assert [out._version for out in outs] > versions
 
-    def outputs() -> list[Any]:
-        return [torch.zeros(2, 2) for _ in range(count)]
 
-    out_tensors = outputs()
-    versions = [out._version for out in out_tensors]
-    assert dml.split(source, sizes, 1, out=out_tensors) == out_tensors
-    assert all(map(torch.equal, out_tensors, expected_pieces))
-    assert [out._version for out in out_tensors] > versions
-    shared = torch.zeros(2, 2)
-    for wrong, message in (
-        (torch.zeros(2, 3), r"out\[1\]: shape is \(2, 3\)"),
-        (torch.zeros(2, 2, dtype=torch.int32), r"out\[1\]: data type is int32"),
-        (torch.zeros(2, 2, requires_grad=True), r"out\[1\] requires grad"),
-        (source[:, :2], r"must not overlap"),
-        (torch.zeros(2, 1).expand(2, 2), r"out\[1\]: strides are .*must not overlap"),
-        (shared, r"out\[2\] and out\[1\] share memory"),
-        (torch.zeros(2, 2, dtype=torch.complex64).imag, None),  # strided, and may be written
-        (torch.zeros(2, 2).numpy(), None),
-    ):
-        outs = [*outputs()[:1], wrong, shared, *outputs()[3:]]
-        if message is None:
-            dml.split(source, sizes, 1, out=outs)
-            assert all(map(torch.equal, map(torch.as_tensor, outs), expected_pieces))
-            continue
-        with pytest.raises(dml.InvalidArgumentError, match=message):
-            dml.split(source, sizes, 1, out=outs)
-        assert not outs[0].any()
-        assert not shared.any()
+@pytest.mark.parametrize("count", [3, 64])
+@pytest.mark.parametrize(
+    "make",
+    [lambda t: t.zeros(2, 2, dtype=t.complex64).imag, lambda t: t.zeros(2, 2).numpy()],
+    ids=["strided", "NumPy"],
+)
+def test_one_of_the_outputs_may_be_strided_or_of_another_library(
+    torch: Any, make: Callable[[Any], Any], count: int
+) -> None:
+    source = torch.arange(4.0 * count).reshape(2, -1)
+    outs = [torch.zeros(2, 2) for _ in range(count)]
+    outs[1] = make(torch)
+    dml.split(source, (2,) * count, 1, out=outs)
+    assert all(map(torch.equal, map(torch.as_tensor, outs), torch.split(source, 2, 1)))
+
+
+@pytest.mark.parametrize("count", [3, 64])
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda t: t.zeros(2, 3), r"out\[1\]: shape is \(2, 3\)"),
+        (lambda t: t.zeros(2, 2, dtype=t.int32), r"out\[1\]: data type is int32"),
+        (lambda t: t.zeros(2, 2, requires_grad=True), r"out\[1\] requires grad"),
+        (lambda t: t.zeros(2, 1).expand(2, 2), r"out\[1\]: strides are .*must not overlap"),
+    ],
+    ids=["shape", "type", "requires grad", "expanded"],
+)
+def test_one_wrong_output_is_named_before_any_is_written(
+    torch: Any, make: Callable[[Any], Any], message: str, count: int
+) -> None:
+    outs = [torch.zeros(2, 2) for _ in range(count)]
+    outs[1] = make(torch)
+    with pytest.raises(dml.InvalidArgumentError, match=message):
+        dml.split(torch.ones(2, 2 * count), (2,) * count, 1, out=outs)
+    assert not any(out.any() for out in outs)
+
+
+@pytest.mark.parametrize("count", [3, 64])
+def test_an_output_given_twice_is_refused(torch: Any, count: int) -> None:
+    outs = [torch.zeros(2, 2) for _ in range(count)]
+    outs[1] = outs[2]
+    with pytest.raises(dml.InvalidArgumentError, match=r"out\[2\] and out\[1\] share memory"):
+        dml.split(torch.ones(2, 2 * count), (2,) * count, 1, out=outs)
+    assert not any(out.any() for out in outs)
+
+
+@pytest.mark.parametrize("count", [3, 64])
+def test_an_output_in_the_memory_of_the_input_is_refused(torch: Any, count: int) -> None:
+    source = torch.ones(2, 2 * count)
+    outs = [source[:, :2], *(torch.zeros(2, 2) for _ in range(count - 1))]
+    with pytest.raises(dml.InvalidArgumentError, match="must not overlap"):
+        dml.split(source, (2,) * count, 1, out=outs)
+    assert not any(out.any() for out in outs[1:])
 
 
 @pytest.mark.parametrize("offset", [0, 4])
-@pytest.mark.parametrize("size", [2**10, 2**20])
-@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("size", [1 << 10, 1 << 20])
+@pytest.mark.parametrize("shrunk", ["input", "output"])
 def test_a_tensor_larger_than_its_storage_is_refused(
-    torch: Any, offset: int, size: int, number: int
+    torch: Any, offset: int, size: int, shrunk: str
 ) -> None:
     """A storage can be shrunk below its tensor; torch reads and writes past its end then."""
-    whole = [torch.zeros(offset + size, dtype=torch.uint8) for _ in range(2)]
-    cut = [tensor[offset:] for tensor in whole]
-    op = operator((size,), (size,), 0, "cpu", "UINT8")
-    dml.split(cut[0], 1, out=cut[1:])
-    whole[number].untyped_storage().resize_(offset + size - 1)
-    source, out = cut
+    source, out = (torch.zeros(offset + size, dtype=torch.uint8)[offset:] for _ in range(2))
+    op = compiled_split((size,), (size,), axis=0, device="cpu", kind="UINT8")
+    dml.split(source, 1, out=[out])  # which is accepted as long as the storage has all bytes
+    storage = (source if shrunk == "input" else out).untyped_storage()
+    storage.resize_(offset + size - 1)
     calls = [
         lambda: dml.split(source, 1, out=[out]),
         lambda: op.dispatch(source, [out]),
         lambda: op.bind(source, [out]),
         lambda: op.bind(dml.BufferBinding(source), [dml.BufferBinding(out)]),
     ]
-    calls += [lambda: dml.split(source, 1), lambda: op(source)] * (number == 0)
+    if shrunk == "input":
+        calls += [lambda: dml.split(source, 1), lambda: op(source)]
     for call in calls:
         with pytest.raises(dml.InvalidArgumentError, match=f"resized to {offset + size - 1} bytes"):
             call()
-    whole[number].untyped_storage().resize_(0)
+    storage.resize_(0)
     with pytest.raises(dml.InvalidArgumentError, match="has no memory, because"):
-        calls[0]()
+        dml.split(source, 1, out=[out])

@@ -72,9 +72,12 @@ def test_torchs_current_stream_is_read_at_every_dispatch() -> None:
     assert adapter_of(np.zeros(1)).current_stream(np.zeros(1)) is None
 
 
-def test_torch_allocates_on_the_stream_that_will_use_the_tensor(
-    made_up_torch: SimpleNamespace,
-) -> None:
+PAIR = NewArrays(((2,),))  # one tensor of two elements
+
+
+@pytest.fixture
+def allocations(made_up_torch: SimpleNamespace) -> list[object]:
+    """What happens, in order: a stream that is entered, a shape that is allocated, None at exit."""
     events: list[object] = []
 
     @contextmanager
@@ -89,18 +92,45 @@ def test_torch_allocates_on_the_stream_that_will_use_the_tensor(
         return SimpleNamespace(data_ptr=lambda: 8, untyped_storage=lambda: storage)
 
     made_up_torch.cuda.stream, made_up_torch.empty = on, empty
-    owner, pair = CudaTensor(), NewArrays(((2,),))
-    like = cuda_view(owner, address=0, shape=())
-    for stream, like_view in ((77, like), (None, like), (77, like._replace(device="cpu"))):
-        assert TORCH.empty(like_view, pair, stream)[1] == [8]
-    assert events == [(77, 1), (2,), None, (2,), (2,)]
+    return events
+
+
+def test_torch_allocates_on_the_stream_that_will_use_the_tensor(allocations: list[object]) -> None:
+    TORCH.empty(cuda_view(CudaTensor(), address=0, shape=()), PAIR, 77)
+    assert allocations == [(77, 1), (2,), None]  # on device 1
+
+
+def test_torch_allocates_on_its_current_stream_if_none_is_given(allocations: list[object]) -> None:
+    TORCH.empty(cuda_view(CudaTensor(), address=0, shape=()), PAIR, None)
+    assert allocations == [(2,)]
+
+
+def test_a_tensor_on_the_cpu_is_allocated_on_no_stream(allocations: list[object]) -> None:
+    view = cuda_view(CudaTensor(), address=0, shape=())
+    TORCH.empty(view._replace(device="cpu"), PAIR, 77)
+    assert allocations == [(2,)]
+
+
+def test_a_split_allocates_and_copies_on_the_given_stream_which_then_uses_the_input(
+    allocations: list[object],
+) -> None:
+    owner = CudaTensor()
     copies: list[object] = []
-    prepared = PreparedSplit(Recording(copies), pair)
-    prepared.split(like, owner, 77)
-    prepared.split(like, owner)
-    assert events[5:] == [(77, 1), (2,), None, (2,)]
-    assert copies == [(0, [8], 77), (0, [8], 5)]
+    PreparedSplit(Recording(copies), PAIR).split(cuda_view(owner, address=0, shape=()), owner, 77)
+    assert allocations == [(77, 1), (2,), None]
+    assert copies == [(0, [8], 77)]
     assert owner.recorded == [(77, 1)]
+
+
+def test_a_split_without_a_stream_allocates_and_copies_on_torchs_current_one(
+    allocations: list[object],
+) -> None:
+    owner = CudaTensor()
+    copies: list[object] = []
+    PreparedSplit(Recording(copies), PAIR).split(cuda_view(owner, address=0, shape=()), owner)
+    assert allocations == [(2,)]
+    assert copies == [(0, [8], 5)]
+    assert owner.recorded == []
 
 
 class Recording:
@@ -124,7 +154,7 @@ def test_each_copy_is_on_the_given_stream_or_on_torchs_current_stream(
     writes: list[object] = []
     monkeypatch.setattr(torch_private, "increment_version", writes.append)
     copies: list[object] = []
-    prepared = PreparedSplit(Recording(copies), NewArrays(((2,),)))
+    prepared = PreparedSplit(Recording(copies), PAIR)
     source = cuda_view(CudaTensor(), address=8, shape=(2,))
     out = source._replace(owner=CudaTensor(), address=16)
     prepared.split_into(source, [out.owner], [16])

@@ -15,17 +15,16 @@ from benchmarks.cases import CASES, Case
 from benchmarks.gpu_problem import BufferSet, GpuProblem
 from benchmarks.peers_gpu import GpuPeer
 
-SPLITS = [
+SEPARATE = [
     Case("rows", CASES, (40, 24), "i2", 1, (3, 16, 5)),
     Case("one row", CASES, (4, 6), "u1", 0, (1, 3)),
+]
+JOINED = [
     Case("columns", CASES, (5, 3, 24), "i2", 2, (4, 4, 8, 8), joined_at=1),
     Case("one by one", CASES, (8, 100), "i4", 1, (1, 90, 9), joined_at=0),
     Case("planes", CASES, (2, 6, 4, 3), "u1", 1, (2, 4), joined_at=0),
 ]
-each_split = pytest.mark.parametrize("case", SPLITS, ids=lambda case: case.name)
-INTO_GIVEN = ["torch out=", "torch per output", "torch out=, one tensor"]
-INTO_ONE = ["torch cat", "torch index_select"]
-ALLOCATING = ["torch.compile", "JAX"]
+each_split = pytest.mark.parametrize("case", SEPARATE + JOINED, ids=lambda case: case.name)
 
 
 def empty(case: Case, shape: tuple[int, ...]) -> np.ndarray:
@@ -54,18 +53,44 @@ def check(case: Case, peer: GpuPeer) -> None:
     assert all((out == np.array(0xA5, case.dtype)).all() for out in buffers[0].outputs)
 
 
+@pytest.fixture
+def torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch, which does not compile here."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    monkeypatch.setattr(torch, "compile", lambda function, dynamic: function)
+
+
 @each_split
-@pytest.mark.parametrize("peer", INTO_GIVEN + INTO_ONE + ALLOCATING)
-def test_every_peer_splits_exactly(peer: str, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    if peer == "JAX":
-        pytest.importorskip("jax", reason="JAX is not installed")
-    else:
-        torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-        monkeypatch.setattr(torch, "compile", lambda function, dynamic: function)
-    if peer in INTO_ONE and case.joined_at is None:
-        with pytest.raises(NotImplementedError, match="outputs are separate"):
-            check(case, peers_gpu.PEERS[peer])
-    else:
+@pytest.mark.parametrize(
+    "peer", ["torch out=", "torch per output", "torch out=, one tensor", "torch.compile"]
+)
+@pytest.mark.usefixtures("torch")
+def test_every_peer_of_torch_splits_exactly(peer: str, case: Case) -> None:
+    check(case, peers_gpu.PEERS[peer])
+
+
+@each_split
+def test_the_peer_of_jax_splits_exactly(case: Case) -> None:
+    pytest.importorskip("jax", reason="JAX is not installed")
+    check(case, peers_gpu.PEERS["JAX"])
+
+
+# These write all outputs as parts of one tensor.
+into_one_tensor = pytest.mark.parametrize("peer", ["torch cat", "torch index_select"])
+
+
+@into_one_tensor
+@pytest.mark.parametrize("case", JOINED, ids=lambda case: case.name)
+@pytest.mark.usefixtures("torch")
+def test_a_peer_that_fills_one_tensor_splits_exactly(peer: str, case: Case) -> None:
+    check(case, peers_gpu.PEERS[peer])
+
+
+@into_one_tensor
+@pytest.mark.parametrize("case", SEPARATE, ids=lambda case: case.name)
+@pytest.mark.usefixtures("torch")
+def test_a_peer_that_fills_one_tensor_refuses_separate_outputs(peer: str, case: Case) -> None:
+    with pytest.raises(NotImplementedError, match="outputs are separate"):
         check(case, peers_gpu.PEERS[peer])
 
 
@@ -130,7 +155,7 @@ def test_cuda_core_is_not_called_for_too_many_copies_and_may_be_absent(
         peers_gpu.PEERS["cuda.core batch"](GpuProblem(case, []))
     monkeypatch.setitem(sys.modules, "cuda.core", None)
     with pytest.raises(ModuleNotFoundError, match=r"cuda\.core"):
-        peers_gpu.PEERS["cuda.core batch"](GpuProblem(SPLITS[0], []))
+        peers_gpu.PEERS["cuda.core batch"](GpuProblem(SEPARATE[0], []))
 
 
 @each_split

@@ -103,35 +103,62 @@ def test_the_readme_agrees_with_the_results_and_the_cases() -> None:
     assert f"| bound dispatch | 3 | {row['seconds']['median'] * 1e6:.2f} |" in text
 
 
-def test_a_bar_limits_the_time_relative_to_the_fastest_peer_or_the_next_smaller_size() -> None:
-    def rows(case: str, kind: str, size: int, **times: float) -> list[dict[str, Any]]:
-        head = {"kind": kind, "bytes": size, "threads": 1}
-        peer_seconds = ((peer.replace("_", " "), seconds) for peer, seconds in times.items())
-        return [{**timed(case, peer, seconds), **head} for peer, seconds in peer_seconds]
+def rows(case: str, kind: str, size: int, **times: float) -> list[dict[str, Any]]:
+    """A measured time for each peer; dmlsplit's is what bars compare the others with."""
+    head = {"kind": kind, "bytes": size, "threads": 1}
+    peer_seconds = ((peer.replace("_", " "), seconds) for peer, seconds in times.items())
+    return [{**timed(case, peer, seconds), **head} for peer, seconds in peer_seconds]
 
-    run = a_run(
-        *rows("a", cases.CASES, 1, dmlsplit=2e-3, torch=1.8e-3, openvino=9e-3),
-        *rows("small", cases.SIZE, 4096, dmlsplit=2e-3, torch=1e-3),
-        *rows("large", cases.SIZE, 32 << 20, dmlsplit=2e-3, torch=2.5e-3),
-        *rows("new", cases.NEW, 32 << 20, dmlsplit=2e-3, torch=2.5e-3),
-        *rows("RGB, 1 MiB", cases.NARROW, 1 << 20, dmlsplit=1e-3, plain_copy=0.7e-3),
-        *rows("7 x 3 bytes", cases.NARROW, 1 << 20, dmlsplit=1e-3, plain_copy=0.7e-3),
-        *rows("xyz", cases.NARROW, 1 << 20, dmlsplit=1e-3, plain_copy=0.1e-3),
-        *rows("s1", cases.STEP, 1, dmlsplit=1e-3),
-        *rows("s2", cases.STEP, 1, dmlsplit=1.4e-3),
-        *rows("s3", cases.STEP, 1, dmlsplit=2.2e-3),
-    )
-    bar_results = [
-        (bar.case, bar.other, round(bar.ratio, 2), bar.bar, bar.is_met) for bar in bars(run)
+
+def results_of_bars(*measured: dict[str, Any]) -> list[tuple[str, float, float, bool]]:
+    """With whom each bar compares, the ratio of the times, the bar, and whether it is met."""
+    return [(bar.other, round(bar.ratio, 2), bar.bar, bar.is_met) for bar in bars(a_run(*measured))]
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "torch", "expected"),
+    [
+        (cases.CASES, 1, 1.8e-3, ("torch", 0.9, 1.0, False)),
+        (cases.SIZE, 32 << 20, 2.5e-3, ("torch", 1.25, 1.3, False)),
+        (cases.NEW, 32 << 20, 2.5e-3, ("torch", 1.25, 1.0, True)),
+    ],
+    ids=["a case", "a large size", "into new arrays"],
+)
+def test_a_bar_compares_with_the_fastest_peer(
+    kind: str, size: int, torch: float, expected: tuple[str, float, float, bool]
+) -> None:
+    measured = rows("a", kind, size, dmlsplit=2e-3, torch=torch, openvino=9e-3)
+    assert results_of_bars(*measured) == [expected]
+
+
+def test_a_small_size_has_no_bar() -> None:
+    assert results_of_bars(*rows("a", cases.SIZE, 4096, dmlsplit=2e-3, torch=1e-3)) == []
+
+
+@pytest.mark.parametrize(
+    ("case", "expected"),
+    [
+        ("RGB, 1 MiB", [("plain copy", 0.7, 0.8, False)]),
+        ("7 x 3 bytes", [("plain copy", 0.7, 0.5, True)]),
+        ("xyz", []),
+    ],
+)
+def test_a_bar_of_narrow_elements_compares_with_a_plain_copy(
+    case: str, expected: list[tuple[str, float, float, bool]]
+) -> None:
+    measured = rows(case, cases.NARROW, 1 << 20, dmlsplit=1e-3, plain_copy=0.7e-3)
+    assert results_of_bars(*measured) == expected
+
+
+def test_a_bar_of_a_step_compares_with_the_next_smaller_size() -> None:
+    measured = [
+        *rows("smallest", cases.STEP, 1, dmlsplit=1e-3),
+        *rows("larger", cases.STEP, 1, dmlsplit=1.4e-3),
+        *rows("largest", cases.STEP, 1, dmlsplit=2.2e-3),
     ]
-    assert bar_results == [
-        ("a", "torch", 0.9, 1.0, False),
-        ("large", "torch", 1.25, 1.3, False),
-        ("new", "torch", 1.25, 1.0, True),
-        ("RGB, 1 MiB", "plain copy", 0.7, 0.8, False),
-        ("7 x 3 bytes", "plain copy", 0.7, 0.5, True),
-        ("s2", "size before", 1.4, 1.5, True),
-        ("s3", "size before", 1.57, 1.5, False),
+    assert results_of_bars(*measured) == [
+        ("size before", 1.4, 1.5, True),
+        ("size before", 1.57, 1.5, False),
     ]
 
 

@@ -12,7 +12,7 @@ from onnx import TensorProto
 
 from tests.support.command import FLAGS, ran, save, shell, started
 from tests.support.fixtures import Patch
-from tests.support.models import single
+from tests.support.models import one_split
 
 # Commands that succeed, one of each kind of output.
 LINES = [
@@ -37,7 +37,7 @@ def ended(line: str, streams: str) -> tuple[int, str, str]:
 @pytest.fixture
 def files(here: Path, monkeypatch: Patch) -> Path:
     monkeypatch.setenv("DMLSPLIT_NATIVE", "0")  # else `devices` says that it was not compiled
-    save("m.onnx", single(TensorProto.FLOAT, (6, 4), (2, 4), 0))
+    save("m.onnx", one_split(TensorProto.FLOAT, (6, 4), sizes=(2, 4), axis=0))
     np.save("a.npy", np.arange(6.0))
     return here
 

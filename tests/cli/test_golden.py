@@ -8,7 +8,7 @@ import pytest
 
 from dmlsplit.cli import build_parser, main
 from tests.golden import commands
-from tests.support.command import parsers
+from tests.support.command import every_parser
 from tests.support.fixtures import Patch
 
 GOLDEN = commands.golden()
@@ -37,7 +37,7 @@ def test_each_command_prints_its_transcript(line: str) -> None:
 
 
 def test_every_help_and_every_report_format_has_a_transcript() -> None:
-    for parser in parsers(build_parser()):
+    for parser in every_parser(build_parser()):
         assert f"{parser.prog} --help".removeprefix("dmlsplit ") in GOLDEN
         for action in parser._actions:
             if "--format" in action.option_strings and "validate" in parser.prog:

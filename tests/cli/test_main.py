@@ -11,10 +11,10 @@ import pytest
 
 from dmlsplit.cli import build_parser
 from tests.support import networks
-from tests.support.command import FLAGS, ROOT, ours, parsers, ran, save, sparse_model, started
+from tests.support.command import FLAGS, ROOT, every_parser, ours, ran, save, sparse_model, started
 from tests.support.models import every_verdict
 
-PARSERS = {parser.prog: parser for parser in parsers(build_parser())}
+PARSERS = {parser.prog: parser for parser in every_parser(build_parser())}
 
 
 def test_the_examples_in_the_help_of_every_command_can_be_parsed() -> None:

@@ -16,11 +16,11 @@ from onnx import TensorProto, helper
 
 from dmlsplit.cli import build_parser, main
 from dmlsplit.models import discovery
-from tests.support.command import parsers, ran, refused, save
+from tests.support.command import every_parser, ran, refused, save
 from tests.support.dxdispatch import model as dispatched
 from tests.support.dxdispatch import values
 from tests.support.fixtures import Capsys, Patch
-from tests.support.models import parsed, single
+from tests.support.models import one_split, parsed
 from tests.support.openvino_files import variadic, weights
 
 # The words that the help has for values: names of files to write, and those of no file to write.
@@ -64,7 +64,7 @@ def test_every_option_that_names_an_output_file_has_a_case() -> None:
     """Add a new word for values to one of the sets; if it names a file, also to the cases above."""
     value_options = [
         (action.metavar or action.dest, parser.prog.removeprefix("dmlsplit "), action)
-        for parser in parsers(build_parser())
+        for parser in every_parser(build_parser())
         for action in parser._actions
         if action.nargs != 0 and not action.choices
     ]
@@ -81,12 +81,12 @@ def test_every_option_that_names_an_output_file_has_a_case() -> None:
 @pytest.fixture
 def files(here: Path) -> Path:
     """Models with weights."""
-    save("m.onnx", single(TensorProto.FLOAT, (6, 4), (2, 4), 0))
-    save("sub/m.onnx", single(TensorProto.FLOAT, (6, 4), (2, 4), 0))
+    save("m.onnx", one_split(TensorProto.FLOAT, (6, 4), sizes=(2, 4), axis=0))
+    save("sub/m.onnx", one_split(TensorProto.FLOAT, (6, 4), sizes=(2, 4), axis=0))
     Path("b.onnx").write_text("broken")
     array = np.linspace(1, 2, 5000, dtype="f4")
     for name, data in (("w", array.tobytes()), ("t", b"A" * 20000), ("c", b"A" * 20000)):
-        content = single(TensorProto.FLOAT, (6, 4), (2, 4), 0)
+        content = one_split(TensorProto.FLOAT, (6, 4), sizes=(2, 4), axis=0)
         external_tensor = TensorProto(name="w", dims=[5000], data_type=TensorProto.FLOAT)
         external_tensor.data_location = TensorProto.EXTERNAL
         external_tensor.external_data.add(key="location", value=f"{name}.data")
@@ -260,7 +260,7 @@ def test_an_output_that_is_a_circular_or_broken_link_is_refused_in_one_line(
 def test_a_written_model_replaces_another_only_with_overwrite(files: Path, capsys: Capsys) -> None:
     Path("old.onnx").write_text("old")
     line = f"{VALIDATE} r.onnx --write-fixed old.onnx"
-    save("r.onnx", single(TensorProto.INT8, (6, 4), (2, 4), 0))
+    save("r.onnx", one_split(TensorProto.INT8, (6, 4), sizes=(2, 4), axis=0))
     assert "old.onnx exists; it is not replaced. Fix: add --overwrite" in refused(capsys, line)
     assert Path("old.onnx").read_text() == "old"
     assert main([*line.split(), "--overwrite"]) == 0
@@ -274,7 +274,7 @@ def test_a_full_disk_is_reported_with_the_name_of_the_written_model(
     def full(path: Path, data: bytes) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    save("r.onnx", single(TensorProto.INT8, (6, 4), (2, 4), 0))
+    save("r.onnx", one_split(TensorProto.INT8, (6, 4), sizes=(2, 4), axis=0))
     monkeypatch.setattr(Path, "write_bytes", full)
     message = refused(capsys, f"{VALIDATE} r.onnx --write-fixed f.onnx")
     assert message == "dmlsplit: error: f.onnx: No space left on device\n"

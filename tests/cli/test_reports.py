@@ -12,10 +12,10 @@ from dmlsplit.cli import main
 from dmlsplit.models import discovery
 from tests.support.command import refused, save
 from tests.support.fixtures import Capsys, Patch
-from tests.support.models import parsed, single
+from tests.support.models import one_split, parsed
 
 OLD = "--windows 19041"
-REFUSED = single(TensorProto.INT64, (6,), (2, 4), 0)
+REFUSED = one_split(TensorProto.INT64, (6,), sizes=(2, 4), axis=0)
 
 
 def prints(file: str) -> list[str]:
@@ -95,14 +95,16 @@ def test_a_baseline_has_whatever_fails(also: str, here: Path) -> None:
 
 
 def test_a_node_that_breaks_another_rule_has_a_new_finding(here: Path) -> None:
-    save("m.onnx", single(TensorProto.INT64, (1, 1, 6, 2), (2, 4), 2))
+    save("m.onnx", one_split(TensorProto.INT64, (1, 1, 6, 2), sizes=(2, 4), axis=2))
     line = f"validate m.onnx {OLD} --baseline known.json".split()
     assert [main(line), main(line)] == [1, 0]
-    save("m.onnx", single(TensorProto.INT64, (6, 2), (2, 4), 0))  # has too few dimensions too
+    save(
+        "m.onnx", one_split(TensorProto.INT64, (6, 2), sizes=(2, 4), axis=0)
+    )  # has too few dimensions too
     assert main(line) == 1
 
 
-ACCEPTED = single(TensorProto.FLOAT, (1, 1, 6, 2), (2, 4), 2)
+ACCEPTED = one_split(TensorProto.FLOAT, (1, 1, 6, 2), sizes=(2, 4), axis=2)
 
 
 @pytest.mark.parametrize("text", ["", "[", "[]", "{}", '{"schema": 2, "findings": []}', "[" * 9999])

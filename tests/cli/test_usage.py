@@ -9,10 +9,10 @@ import pytest
 from dmlsplit.cli import build_parser, main
 from dmlsplit.directml.levels import NEWEST
 from tests.golden.commands import transcript
-from tests.support.command import parsers
+from tests.support.command import every_parser
 from tests.support.fixtures import Capsys
 
-PARSERS = {parser.prog: parser for parser in parsers(build_parser())}
+PARSERS = {parser.prog: parser for parser in every_parser(build_parser())}
 
 
 def usage_error(capsys: Capsys, line: str) -> str:

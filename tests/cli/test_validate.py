@@ -6,40 +6,71 @@ import pytest
 from onnx import TensorProto
 
 from dmlsplit.cli import main
-from tests.support.command import judged, save
+from tests.support.command import save, status_and_verdicts
 from tests.support.fixtures import Capsys
-from tests.support.models import single
+from tests.support.models import one_split
+
+
+def test_a_split_that_a_level_rejects_gives_exit_status_1_and_the_rule(
+    here: Path, capsys: Capsys
+) -> None:
+    save("model.onnx", one_split(TensorProto.INT64, (6,), sizes=(2, 4), axis=0))
+    assert main(["validate", "model.onnx", "--feature-level", "4_1"]) == 0
+    capsys.readouterr()
+    assert main(["validate", "model.onnx", "--feature-level", "4_0"]) == 1
+    assert "DML-LEVEL-DATA-TYPE" in capsys.readouterr().out
+
 
 # Files.
 
 
 def test_a_file_name_may_look_like_a_pattern(here: Path, capsys: Capsys) -> None:
-    save("m[1].onnx", single(TensorProto.FLOAT, (6,), (2, 4), 0))
-    assert judged(capsys, "m[1].onnx") == (0, {"m[1].onnx:net/cut": "runs on DirectML"})
+    save("m[1].onnx", one_split(TensorProto.FLOAT, (6,), sizes=(2, 4), axis=0))
+    assert status_and_verdicts(capsys, "m[1].onnx") == (
+        0,
+        {"m[1].onnx:net/cut": "runs on DirectML"},
+    )
 
 
 # Dynamic models and targets.
 
 
-def test_dim_sets_a_dynamic_size_and_an_unknown_name_is_reported(
-    here: Path, capsys: Capsys
-) -> None:
-    save("m.onnx", single(TensorProto.INT64, ("batch", 6), (2, 4), 1))
-    for dim in ("batch=3", "cut=3"):
-        status = main(["validate", "m.onnx", "--dim", dim])
-        assert status == (0 if dim == "batch=3" else 2)
+@pytest.fixture
+def dynamic_and_static(here: Path) -> None:
+    """dynamic.onnx, of any size "batch", and static.onnx, of the size 3."""
+    save("dynamic.onnx", one_split(TensorProto.INT64, ("batch", 6), sizes=(2, 4), axis=1))
+    save("static.onnx", one_split(TensorProto.INT64, (3, 6), sizes=(2, 4), axis=1))
+
+
+@pytest.mark.usefixtures("dynamic_and_static")
+def test_dim_sets_a_dynamic_size() -> None:
+    assert main(["validate", "dynamic.onnx", "--dim", "batch=3"]) == 0
+
+
+@pytest.mark.usefixtures("dynamic_and_static")
+@pytest.mark.parametrize(("model", "dim"), [("dynamic.onnx", "cut=3"), ("static.onnx", "batch=3")])
+def test_a_dim_that_a_model_does_not_have_is_an_error(model: str, dim: str, capsys: Capsys) -> None:
+    assert main(["validate", model, "--dim", dim]) == 2
     assert "no input of an .onnx model here has a dynamic dimension" in capsys.readouterr().err
-    # Where there are several models, it may be for others.
-    save("static.onnx", single(TensorProto.INT64, (3, 6), (2, 4), 1))
-    for paths, status in (["m.onnx", "static.onnx"], 0), (["."], 0), (["static.onnx"], 2):
-        capsys.readouterr()
-        assert main(["validate", *paths, "--dim", "batch=3", "--dim", "cut=3"]) == status
-        message = capsys.readouterr().err
-        note = "note: --dim cut: no input of these models has a dynamic dimension of that name"
-        fix = "Fix: give batch; declare sizes of other values in the model's value_info"
-        assert (message == f"dmlsplit: {note}. {fix}\n") == (status == 0), message
-    # What is refused for every size may have an equivalent for some.
-    assert main(["validate", "m.onnx", "--feature-level", "1_0", "--allow", "equivalent"]) == 0
+
+
+@pytest.mark.usefixtures("dynamic_and_static")
+@pytest.mark.parametrize("paths", [["dynamic.onnx", "static.onnx"], ["."]])
+def test_a_dim_that_no_model_has_is_a_note_if_another_dim_is_used(
+    paths: list[str], capsys: Capsys
+) -> None:
+    """Where there are several models, a name may be for others."""
+    assert main(["validate", *paths, "--dim", "batch=3", "--dim", "cut=3"]) == 0
+    assert capsys.readouterr().err == (
+        "dmlsplit: note: --dim cut: no input of these models has a dynamic dimension of that name. "
+        "Fix: give batch; declare sizes of other values in the model's value_info\n"
+    )
+
+
+@pytest.mark.usefixtures("dynamic_and_static")
+def test_a_split_that_is_refused_for_every_size_may_have_an_equivalent_for_some() -> None:
+    line = "validate dynamic.onnx --feature-level 1_0 --allow equivalent"
+    assert main(line.split()) == 0
 
 
 @pytest.mark.parametrize("text", ["batch", "=1", "batch=", "batch=-1", "batch=x", "batch=\u0661"])

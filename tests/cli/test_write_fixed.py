@@ -10,14 +10,14 @@ from onnx import TensorProto, helper, numpy_helper
 
 from dmlsplit.cli import main
 from dmlsplit.lint.report import FORMATS
-from tests.support.command import judged, save
+from tests.support.command import save, status_and_verdicts
 from tests.support.fixtures import Capsys
-from tests.support.models import bare_split, nested, parsed, single
+from tests.support.models import nested, one_split, parsed, split_without_sizes
 
 
 def test_write_fixed_sets_num_outputs(here: Path, capsys: Capsys) -> None:
     for shape in ((2, 6), ("n", 6)):
-        save("m.onnx", bare_split(shape))
+        save("m.onnx", split_without_sizes(shape))
         assert main("validate m.onnx --ort --write-fixed fixed.onnx --overwrite".split()) == 0
         # ONNX Runtime does not load the model itself.
         message = " ".join(capsys.readouterr().out.split())
@@ -58,7 +58,7 @@ def test_verbose_reports_the_model_before_and_after_without_advice_to_rewrite_ag
 
 
 def test_write_fixed_makes_given_sizes_static(here: Path) -> None:
-    save("m.onnx", single(TensorProto.FLOAT, ("n", 6), (2, 4), 1))
+    save("m.onnx", one_split(TensorProto.FLOAT, ("n", 6), sizes=(2, 4), axis=1))
     line = ["validate", "m.onnx", "--windows", "19041", "--dim", "n=3"]
     assert main([*line, "--write-fixed", "fixed.onnx"]) == 0
     (declaration,) = onnx.load("fixed.onnx").graph.input
@@ -82,7 +82,7 @@ def test_the_written_model_keeps_a_known_defect(kind: str, here: Path) -> None:
 def test_another_folder_than_that_of_the_weights_is_refused_before_the_report(
     here: Path, capsys: Capsys
 ) -> None:
-    content = single(TensorProto.FLOAT, (6, 4), (2, 4), 0)
+    content = one_split(TensorProto.FLOAT, (6, 4), sizes=(2, 4), axis=0)
     content.graph.initializer.append(numpy_helper.from_array(np.ones(4, np.float32), "w"))
     Path("m").mkdir()
     options = {"save_as_external_data": True, "location": "w.bin", "size_threshold": 0}
@@ -110,7 +110,7 @@ def test_a_size_that_the_model_declares_for_a_value_in_the_middle_holds_for_the_
     )
     old = ["--windows", "19041"]
     assert main(["validate", "m.onnx", *old, "--write-fixed", "fixed.onnx"]) == 0
-    assert set(judged(capsys, "fixed.onnx", *old)[1].values()) == {"runs on DirectML"}
+    assert set(status_and_verdicts(capsys, "fixed.onnx", *old)[1].values()) == {"runs on DirectML"}
 
 
 def test_of_two_nodes_with_the_same_name_only_the_refused_one_is_replaced(
@@ -132,7 +132,7 @@ def test_of_two_nodes_with_the_same_name_only_the_refused_one_is_replaced(
     content.graph.output.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, None))
     save("m.onnx", content)
     line = ["m.onnx", "--feature-level", "1_0"]
-    _, verdicts = judged(capsys, *line)
+    _, verdicts = status_and_verdicts(capsys, *line)
     assert {name.removeprefix("m.onnx:net/"): verdict for name, verdict in verdicts.items()} == {
         "choose.then_branch/left": "refused, an equivalent exists",
         "choose.else_branch/right": "refused, an equivalent exists",

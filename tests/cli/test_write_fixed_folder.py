@@ -15,14 +15,14 @@ from dmlsplit.cli import main
 from dmlsplit.lint.fix import rewrite
 from dmlsplit.lint.report import FORMATS
 from dmlsplit.models import discovery
-from tests.support.command import ROOT, judged, refused, save
+from tests.support.command import ROOT, refused, save, status_and_verdicts
 from tests.support.fixtures import Capsys, Patch
-from tests.support.models import parsed, single
+from tests.support.models import one_split, parsed
 
 OLD = "--windows 19041"
-FIXABLE = single(TensorProto.INT8, (6, 4), (2, 4), 0)
-ACCEPTED = single(TensorProto.FLOAT, (1, 1, 6, 2), (2, 4), 2)
-NOT_FIXABLE = single(TensorProto.INT64, (6, 4), (2, 4), 0)
+FIXABLE = one_split(TensorProto.INT8, (6, 4), sizes=(2, 4), axis=0)
+ACCEPTED = one_split(TensorProto.FLOAT, (1, 1, 6, 2), sizes=(2, 4), axis=2)
+NOT_FIXABLE = one_split(TensorProto.INT64, (6, 4), sizes=(2, 4), axis=0)
 WRITE = f"validate models {OLD} --write-fixed fixed/"
 
 
@@ -65,7 +65,7 @@ def test_each_model_that_needs_it_is_written_and_each_has_a_line(
     ]
     assert "Cast would lose bits of INT64" in lines[4]
     assert written() == ["fixed/a.onnx", "fixed/deep/b.onnx"]
-    assert judged(capsys, "fixed", *OLD.split())[0] == 0
+    assert status_and_verdicts(capsys, "fixed", *OLD.split())[0] == 0
 
 
 def test_the_report_and_the_status_are_those_after_the_changes(
@@ -110,7 +110,7 @@ def test_an_error_of_one_model_does_not_stop_the_others(
 
 
 def test_weights_in_another_file_stay_beside_their_model(models: Path, capsys: Capsys) -> None:
-    content = single(TensorProto.INT8, (6, 4), (2, 4), 0)
+    content = one_split(TensorProto.INT8, (6, 4), sizes=(2, 4), axis=0)
     content.graph.initializer.append(numpy_helper.from_array(np.ones(4, np.float32), "w"))
     options = {"save_as_external_data": True, "location": "w.bin", "size_threshold": 0}
     onnx.save(content, "models/heavy.onnx", **options)
@@ -177,7 +177,7 @@ def test_a_descriptor_given_by_options_has_no_model_to_write(here: Path, capsys:
 
 
 def test_a_size_becomes_static_in_the_models_that_have_its_dimension(models: Path) -> None:
-    save("models/batch.onnx", single(TensorProto.INT8, ("batch", 3, 4, 4), (1, 2), 1))
+    save("models/batch.onnx", one_split(TensorProto.INT8, ("batch", 3, 4, 4), sizes=(1, 2), axis=1))
     assert main([*WRITE.split(), "--dim", "batch=2"]) == 1
     (graph_input,) = onnx.load("fixed/batch.onnx").graph.input
     assert graph_input.type.tensor_type.shape.dim[0].dim_value == 2

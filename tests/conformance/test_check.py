@@ -114,8 +114,8 @@ def test_a_difference_makes_check_exit_with_1(observe: Observe, capsys: Capsys) 
     ]
 
 
-X = {"DataType": "FLOAT32", "Sizes": [2]}
-SPLIT = {"id": "x", "desc": {"InputTensor": X, "OutputTensors": [X], "Axis": 0}}
+TENSOR = {"DataType": "FLOAT32", "Sizes": [2]}
+SPLIT = {"id": "x", "desc": {"InputTensor": TENSOR, "OutputTensors": [TENSOR], "Axis": 0}}
 
 
 @pytest.mark.parametrize(

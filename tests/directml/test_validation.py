@@ -16,6 +16,48 @@ from tests.golden.broken_rules import messages
 from tests.support.descriptors import DATA_TYPES
 from tests.support.each import each
 
+
+def float32(*sizes: int, **fields: Any) -> dml.TensorDesc:
+    return dml.TensorDesc("FLOAT32", sizes, **fields)
+
+
+@pytest.mark.parametrize(
+    ("desc", "rule", "message"),
+    [
+        (
+            dml.SplitOperatorDesc(float32(4), [float32(1), float32(3)], axis=1),
+            "DML-SPLIT-AXIS-RANGE",
+            "Axis is 1; it must be below the input's DimensionCount, 1",
+        ),
+        (
+            dml.SplitOperatorDesc(float32(4), [float32(1), float32(2)], axis=0),
+            "DML-SPLIT-AXIS-SUM",
+            "OutputTensors.Sizes[0] add up to 3; they must add up to 4, which is "
+            "InputTensor.Sizes[0]",
+        ),
+        (
+            dml.SplitOperatorDesc(float32(4, 5), [float32(1, 5), float32(3, 6)], axis=0),
+            "DML-SPLIT-SIZE-MATCH",
+            "OutputTensors[1].Sizes[1] is 6; it must be 5, as in InputTensor",
+        ),
+        (
+            dml.SplitOperatorDesc(
+                float32(4, guaranteed_base_offset_alignment=12), [float32(1), float32(3)], axis=0
+            ),
+            "DML-TENSOR-ALIGNMENT",
+            "InputTensor.GuaranteedBaseOffsetAlignment is 12; it must be 0, or a power of two of "
+            "at least 4",
+        ),
+    ],
+    ids=["axis", "sum", "size", "alignment"],
+)
+def test_a_violation_names_the_place_the_value_and_the_allowed_values(
+    desc: dml.SplitOperatorDesc, rule: str, message: str
+) -> None:
+    (violation,) = dml.validate(desc).violations
+    assert (violation.rule.id, violation.message) == (rule, message)
+
+
 LEVELS = [str(level) for level in dml.FeatureLevel]
 SIXTEEN_AND_32 = {"FLOAT32", "FLOAT16", "INT32", "INT16", "UINT32", "UINT16"}
 
@@ -47,7 +89,7 @@ def test_a_level_accepts_exactly_the_documented_types_and_ranks(
         assert (str(minimum) if minimum else None) == (accepted[0] if accepted else None)
 
 
-X = modified_split().input_tensor
+# Samples are descriptors that break a rule; dmlsplit/directml/rules/descriptors.yaml lists them.
 BROKEN = [(rule, sample) for rule, record in RULES.items() for sample in record.broken]
 
 
@@ -59,12 +101,12 @@ def test_a_rule_broken_alone_is_reported_alone(rule: str, sample: Sample) -> Non
     assert (higher is None) == (sample.level == str(NEWEST))
 
 
-def test_a_violation_names_the_place_the_value_and_the_allowed_values() -> None:
+def test_the_messages_of_all_samples_are_those_of_the_golden_file() -> None:
     golden = Path(__file__).parents[1] / "golden" / "rules.txt"
     assert messages() == golden.read_text("utf-8")
 
 
-U32 = 2**32 - 1
+UINT32_MAX = 2**32 - 1
 
 
 def one_output(**fields: object) -> dml.SplitOperatorDesc:
@@ -75,8 +117,8 @@ def one_output(**fields: object) -> dml.SplitOperatorDesc:
 
 LIMITS = [
     *((sample.desc, sample.level) for record in RULES.values() for sample in record.kept),
-    (one_output(sizes=(1, 4), strides=(U32, 1)), "6_4"),
-    (one_output(data_type="UINT8", sizes=(2, 2), strides=(U32 - 1, 1)), "6_4"),
+    (one_output(sizes=(1, 4), strides=(UINT32_MAX, 1)), "6_4"),
+    (one_output(data_type="UINT8", sizes=(2, 2), strides=(UINT32_MAX - 1, 1)), "6_4"),
     (one_output(sizes=(4,), total_tensor_size_in_bytes=16), "6_4"),
     (one_output(data_type="UINT8", sizes=(4,), guaranteed_base_offset_alignment=1), "6_4"),
     (modified_split(input_tensor={"strides": (0, 0, 0, 0), "total": 4}), "6_4"),
@@ -89,21 +131,17 @@ def test_a_value_at_its_limit_breaks_no_rule(desc: dml.SplitOperatorDesc, level:
     assert dml.validate(desc, level).ok, str(dml.validate(desc, level))
 
 
-ONE = dml.TensorDesc("FLOAT32", (4,))
-
-
 @pytest.mark.parametrize(
     ("desc", "rules"),
     [
-        (dml.SplitOperatorDesc(ONE, [ONE], 2**32), ["UINT-RANGE"]),
-        (dml.SplitOperatorDesc(ONE, [ONE, ONE], -1), ["UINT-RANGE"]),
-        (dml.SplitOperatorDesc(ONE, [ONE, ONE], 1), ["SPLIT-AXIS-RANGE"]),
-        (dml.SplitOperatorDesc(ONE, [ONE, X], 0), ["SPLIT-DIMENSION-COUNT-MATCH"]),
-        (dml.SplitOperatorDesc(ONE, [], 1), ["SPLIT-OUTPUT-COUNT", "SPLIT-AXIS-RANGE"]),
-        # Along the outermost axis, and along others.
-        (dml.SplitOperatorDesc(ONE, [dml.TensorDesc("FLOAT32", (5,))], 0), ["SPLIT-AXIS-SUM"]),
-        (dml.SplitOperatorDesc(dml.TensorDesc("FLOAT32", (4, 5)),
-                               [dml.TensorDesc("FLOAT32", (4, 6))], 0), ["SPLIT-SIZE-MATCH"]),
+        (dml.SplitOperatorDesc(float32(4), [float32(4)], 2**32), ["UINT-RANGE"]),
+        (dml.SplitOperatorDesc(float32(4), [float32(4), float32(4)], -1), ["UINT-RANGE"]),
+        (dml.SplitOperatorDesc(float32(4), [float32(4), float32(4)], 1), ["SPLIT-AXIS-RANGE"]),
+        (dml.SplitOperatorDesc(float32(4), [float32(4), float32(4, 1)], 0), [
+            "SPLIT-DIMENSION-COUNT-MATCH"]),
+        (dml.SplitOperatorDesc(float32(4), [], 1), ["SPLIT-OUTPUT-COUNT", "SPLIT-AXIS-RANGE"]),
+        (dml.SplitOperatorDesc(float32(4), [float32(5)], 0), ["SPLIT-AXIS-SUM"]),
+        (dml.SplitOperatorDesc(float32(4, 5), [float32(4, 6)], 0), ["SPLIT-SIZE-MATCH"]),
         (one_output(sizes=(4,), guaranteed_base_offset_alignment=1), ["TENSOR-ALIGNMENT"] * 2),
         (one_output(sizes=(2**32,)), ["UINT-RANGE"] * 2),
         (one_output(sizes=(-1,), total_tensor_size_in_bytes=0), ["UINT-RANGE"] * 2),
@@ -113,7 +151,7 @@ ONE = dml.TensorDesc("FLOAT32", (4,))
             "UINT-RANGE"] * 2),
         (one_output(sizes=(2, 2), strides=(2**32, 1), total_tensor_size_in_bytes=0), [
             "UINT-RANGE"] * 2),
-        (one_output(data_type="UINT8", sizes=(U32,), total_tensor_size_in_bytes=4), [
+        (one_output(data_type="UINT8", sizes=(UINT32_MAX,), total_tensor_size_in_bytes=4), [
             "TENSOR-SIZE-SMALL"] * 2),
         (one_output(sizes=(2,), strides=(1, 1)), ["TENSOR-STRIDE-COUNT"] * 2),
         (one_output(sizes=(2,), strides=()), ["TENSOR-STRIDE-COUNT"] * 2),
@@ -122,7 +160,7 @@ ONE = dml.TensorDesc("FLOAT32", (4,))
         (one_output(sizes=(4,), guaranteed_base_offset_alignment=-3), ["UINT-RANGE"] * 2),
         (one_output(data_type="UINT8", sizes=(4,), guaranteed_base_offset_alignment=3), [
             "TENSOR-ALIGNMENT"] * 2),
-        (one_output(data_type="UINT8", sizes=(2, 2), strides=(U32, 1)), [
+        (one_output(data_type="UINT8", sizes=(2, 2), strides=(UINT32_MAX, 1)), [
             "TENSOR-SIZE-WRAP"] * 2),
         (dml.SplitOperatorDesc(dml.TensorDesc("INT8", ()), [dml.TensorDesc("INT8", ())], 0), [
             "TENSOR-DIMENSION-COUNT", "TENSOR-DIMENSION-COUNT", "SPLIT-AXIS-RANGE"]),
@@ -175,10 +213,20 @@ def test_all_violations_are_reported_at_once() -> None:
     missing = {"DML-SPLIT-OUTPUT-COUNT", "DML-SPLIT-AXIS-SUM", "DML-SPLIT-SIZE-MATCH"}
     rules = {rule for rule in RULES if not rule.startswith(("DML-BIND", "DML-ARRAY"))}
     assert set(report.rule_ids) == rules - missing
-    outputs = tuple(dml.TensorDesc("FLOAT32", sizes) for sizes in [(4, 1, 2, 1), (4, 1, 3, 5)])
-    report = dml.validate(dml.SplitOperatorDesc(X, outputs, 2))
-    assert len(report.violations) == 1 + 2 * 2 + 2
-    assert set(report.rule_ids) == {"DML-SPLIT-AXIS-SUM", "DML-SPLIT-SIZE-MATCH"}
+
+
+def test_every_wrong_size_of_every_output_is_reported() -> None:
+    outputs = [float32(4, 1, 2, 1), float32(4, 1, 3, 5)]
+    report = dml.validate(dml.SplitOperatorDesc(float32(1, 2, 6, 2), outputs, axis=2))
+    assert {(violation.rule.id, violation.place) for violation in report.violations} == {
+        ("DML-SPLIT-AXIS-SUM", "OutputTensors.Sizes[2]"),
+        ("DML-SPLIT-SIZE-MATCH", "OutputTensors[0].Sizes[0]"),
+        ("DML-SPLIT-SIZE-MATCH", "OutputTensors[0].Sizes[1]"),
+        ("DML-SPLIT-SIZE-MATCH", "OutputTensors[1].Sizes[0]"),
+        ("DML-SPLIT-SIZE-MATCH", "OutputTensors[1].Sizes[1]"),
+        ("DML-SPLIT-SIZE-MATCH", "OutputTensors[0].Sizes[3]"),
+        ("DML-SPLIT-SIZE-MATCH", "OutputTensors[1].Sizes[3]"),
+    }
 
 
 @pytest.mark.parametrize(
@@ -195,7 +243,7 @@ def test_numbers_with_more_digits_than_python_prints_are_reported(
     sizes: tuple[int, ...], fields: dict[str, Any]
 ) -> None:
     tensor = dml.TensorDesc("FLOAT32", sizes, **fields)
-    report = dml.validate(dml.SplitOperatorDesc(tensor, (dml.TensorDesc("FLOAT32", (2, 2)),), 0))
+    report = dml.validate(dml.SplitOperatorDesc(tensor, [float32(2, 2)], 0))
     assert "about 2^" in "".join(violation.found for violation in report.violations)
     assert str(report).startswith("SPLIT axis 0: FLOAT32[")
 

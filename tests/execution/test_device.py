@@ -13,8 +13,8 @@ import dmlsplit as dml
 from tests.support.descriptors import DATA_TYPES, Memory, expected_buffers, split_descriptors
 
 CPU = dml.Device("cpu")
-X = dml.TensorDesc("FLOAT32", (1, 1, 6, 2))
-DESC = dml.SplitOperatorDesc.from_sizes(X, axis=2, sizes=(2, 1, 3))
+INPUT_DESC = dml.TensorDesc("FLOAT32", (1, 1, 6, 2))
+DESC = dml.SplitOperatorDesc.from_sizes(INPUT_DESC, axis=2, sizes=(2, 1, 3))
 
 
 def ramp(*shape: int) -> np.ndarray:
@@ -22,8 +22,8 @@ def ramp(*shape: int) -> np.ndarray:
 
 
 def test_outputs_are_laid_out_as_described() -> None:
-    out = dml.TensorDesc("FLOAT32", X.sizes, strides=(0, 0, 1, 8))
-    (output,) = CPU.compile(dml.SplitOperatorDesc(X, [out], 2))(ramp(1, 1, 6, 2))
+    out = dml.TensorDesc("FLOAT32", INPUT_DESC.sizes, strides=(0, 0, 1, 8))
+    (output,) = CPU.compile(dml.SplitOperatorDesc(INPUT_DESC, [out], 2))(ramp(1, 1, 6, 2))
     assert output.strides == (0, 0, 4, 32)
     np.testing.assert_array_equal(output, ramp(1, 1, 6, 2))
 
@@ -68,7 +68,7 @@ def test_a_dispatch_keeps_its_buffers_alive() -> None:
 
     array, out = (np.zeros((1, 1, 6, 2), np.float32).view(Watched) for _ in range(2))
     watched = [weakref.ref(array), weakref.ref(out)]
-    x = dml.SplitOperatorDesc(X, [X], 0)
+    x = dml.SplitOperatorDesc(INPUT_DESC, [INPUT_DESC], 0)
     dispatch = CPU.compile(x).bind(array, [out]).dispatch
     del array, out
     assert all(reference() is not None for reference in watched)

@@ -86,7 +86,7 @@ def test_only_one_of_axis_and_dim_may_be_given(axis: Any, dim: int) -> None:
         dml.split(np.zeros((2, 2)), 2, dim=2)
 
 
-A = np.arange(12.0).reshape(2, 6)
+MATRIX = np.arange(12.0).reshape(2, 6)
 ONE, TWO = np.zeros((2, 2)), np.zeros((2, 4))
 FROZEN = np.zeros((2, 2))
 FROZEN.flags.writeable = False
@@ -97,36 +97,36 @@ FOLDED = np.lib.stride_tricks.as_strided(np.zeros(4), (2, 2), (8, 8))
     ("arguments", "message"),
     [
         (([1, 2], 2), "array is a list; it must be an array"),
-        ((A.astype(object), 2), "Python objects cannot be split"),
+        ((MATRIX.astype(object), 2), "Python objects cannot be split"),
         # test_checks.py has more.
-        ((A, 3), r"count is 3; it must be at least 1 and divide 2, the size of axis 0"),
-        ((A, (3, 4), 1), r"sizes \[3, 4\] add up to 7"),
-        ((A, 2, 2), "axis is 2; it must be from -2 to 1"),
+        ((MATRIX, 3), r"count is 3; it must be at least 1 and divide 2, the size of axis 0"),
+        ((MATRIX, (3, 4), 1), r"sizes \[3, 4\] add up to 7"),
+        ((MATRIX, 2, 2), "axis is 2; it must be from -2 to 1"),
         ((np.array(1), 1), "a scalar cannot be split"),
-        ((A, (2, 4), 1, [ONE]), "out has 1 array; it must be a list of 2 arrays"),
-        ((A, (2, 4), 1, ONE), "out has the type ndarray; it must be a list"),
-        ((A, (2, 4), 1, [ONE, ONE]), r"out\[1\]: shape is \(2, 2\); it must be \(2, 4\)"),
+        ((MATRIX, (2, 4), 1, [ONE]), "out has 1 array; it must be a list of 2 arrays"),
+        ((MATRIX, (2, 4), 1, ONE), "out has the type ndarray; it must be a list"),
+        ((MATRIX, (2, 4), 1, [ONE, ONE]), r"out\[1\]: shape is \(2, 2\); it must be \(2, 4\)"),
         (
-            (A, (2, 4), 1, [ONE, TWO.view("i8")]),
+            (MATRIX, (2, 4), 1, [ONE, TWO.view("i8")]),
             r"out\[1\]: data type is int64; it must be float64. Fix: pass an array of float64$",
         ),
         (
-            (A, (2, 4), 1, [FROZEN, TWO]),
+            (MATRIX, (2, 4), 1, [FROZEN, TWO]),
             r"out\[0\] is read-only. Fix: pass an array that can be written, such as a copy$",
         ),
-        ((A, (2, 4), 1, [A[:, :2], TWO]), r"^array and out\[0\] share memory"),
-        ((A, (2, 4), 1, [TWO[:, 1:3], TWO]), r"^out\[0\] and out\[1\] share memory"),
-        ((A, (2, 4), 1, [np.broadcast_to(1.0, (2, 2)), TWO]), "read-only"),
-        ((A, (2, 4), 1, [FOLDED, TWO]), "its elements must not overlap"),
+        ((MATRIX, (2, 4), 1, [MATRIX[:, :2], TWO]), r"^array and out\[0\] share memory"),
+        ((MATRIX, (2, 4), 1, [TWO[:, 1:3], TWO]), r"^out\[0\] and out\[1\] share memory"),
+        ((MATRIX, (2, 4), 1, [np.broadcast_to(1.0, (2, 2)), TWO]), "read-only"),
+        ((MATRIX, (2, 4), 1, [FOLDED, TWO]), "its elements must not overlap"),
     ],
 )
 def test_an_invalid_argument_is_refused_before_a_byte_is_written(
     arguments: tuple[object, ...], message: str
 ) -> None:
-    before = [array.tobytes() for array in (A, ONE, TWO)]
+    before = [array.tobytes() for array in (MATRIX, ONE, TWO)]
     with pytest.raises(dml.InvalidArgumentError, match=message):
         dml.split(*arguments)  # type: ignore[arg-type]
-    assert [array.tobytes() for array in (A, ONE, TWO)] == before
+    assert [array.tobytes() for array in (MATRIX, ONE, TWO)] == before
 
 
 @pytest.mark.parametrize(

@@ -168,7 +168,7 @@ def test_a_piece_is_a_copy() -> None:
     assert piece.unsafe_buffer_pointer() != array.unsafe_buffer_pointer()
 
 
-X = jnp.zeros((3, 4))
+MATRIX = jnp.zeros((3, 4))
 
 
 @pytest.mark.parametrize(
@@ -195,8 +195,13 @@ X = jnp.zeros((3, 4))
     ],
 )
 def test_invalid_arguments_are_refused_in_every_transform(function: Any, message: str) -> None:
-    batch = jnp.zeros((5, *X.shape))
-    for transform, array in ((jax.jit, X), (jax.grad, X), (jax.vmap, batch), (lambda f: f, X)):
+    batch = jnp.zeros((5, *MATRIX.shape))
+    for transform, array in (
+        (jax.jit, MATRIX),
+        (jax.grad, MATRIX),
+        (jax.vmap, batch),
+        (lambda f: f, MATRIX),
+    ):
         with pytest.raises(dml.InvalidArgumentError, match=message):
             transform(function)(array)
 

@@ -56,7 +56,7 @@ def test_many_pieces_are_left_to_the_engine(count: int, are_sliced: bool) -> Non
     assert (pieces is not None) == are_sliced
 
 
-A = np.arange(12.0).reshape(2, 6).copy()
+MATRIX = np.arange(12.0).reshape(2, 6).copy()
 FROZEN = np.zeros((2, 2))
 FROZEN.setflags(write=False)
 
@@ -66,7 +66,7 @@ def outputs(**changes: Any) -> list[np.ndarray]:
 
 
 def test_new_outputs_are_filled_by_slices_in_any_form_of_list() -> None:
-    for array in (A, A[:], A[::-1, ::-1]):
+    for array in (MATRIX, MATRIX[:], MATRIX[::-1, ::-1]):
         for out in (outputs(), tuple(outputs())):
             filled = slices.split_by_slices(array, [2, 4], 1, out)
             assert isinstance(filled, list)
@@ -92,12 +92,14 @@ def test_new_outputs_are_filled_by_slices_in_any_form_of_list() -> None:
 )
 def test_other_outputs_are_left_to_the_engine_untouched(output_changes: dict[str, Any]) -> None:
     second = np.zeros((2, 4))
-    assert slices.split_by_slices(A, (2, 4), 1, outputs(**output_changes, second=second)) is None
+    assert (
+        slices.split_by_slices(MATRIX, (2, 4), 1, outputs(**output_changes, second=second)) is None
+    )
     assert not second.any()
 
 
 def test_outputs_that_could_share_memory_are_left_to_the_engine_untouched() -> None:
-    source, out = A.copy(), np.zeros((2, 3))
+    source, out = MATRIX.copy(), np.zeros((2, 3))
     tensor_like = np.asarray(memoryview(source))  # it owns nothing, and hides who does
     for array, outs in [
         (source, [out, out]),
@@ -109,7 +111,7 @@ def test_outputs_that_could_share_memory_are_left_to_the_engine_untouched() -> N
     ]:
         assert slices.split_by_slices(array, len(outs), 1, outs) is None
     assert not out.any()
-    assert (source == A).all()
+    assert (source == MATRIX).all()
 
 
 @pytest.mark.parametrize(
@@ -118,7 +120,7 @@ def test_outputs_that_could_share_memory_are_left_to_the_engine_untouched() -> N
 )
 def test_a_list_of_outputs_of_another_kind_or_length_is_refused(out: Any) -> None:
     with pytest.raises(dml.InvalidArgumentError, match=r"^out has"):
-        dml.split(A, (2, 4), 1, out=out)
+        dml.split(MATRIX, (2, 4), 1, out=out)
 
 
 def operator(**layout: Any) -> dml.CompiledOperator:
@@ -143,23 +145,23 @@ def test_an_operator_splits_small_arrays_by_slices_where_its_tensors_are_packed(
     engine_calls: list[object],
 ) -> None:
     outs = outputs()
-    assert_same(operator()(A), np.split(A, [2], 1))
-    operator().dispatch(A, outs)
-    assert_same(outs, np.split(A, [2], 1))
+    assert_same(operator()(MATRIX), np.split(MATRIX, [2], 1))
+    operator().dispatch(MATRIX, outs)
+    assert_same(outs, np.split(MATRIX, [2], 1))
     assert not engine_calls
     padded_rows = np.zeros((2, 8))[:, :6]
-    padded_rows[:] = A
-    assert_same(operator(strides=(8, 1))(padded_rows), np.split(A, [2], 1))
+    padded_rows[:] = MATRIX
+    assert_same(operator(strides=(8, 1))(padded_rows), np.split(MATRIX, [2], 1))
     assert len(engine_calls) == 1
 
 
 @pytest.mark.parametrize(
     ("array", "rule"),
     [
-        (A.astype("f4"), "DML-ARRAY-DATA-TYPE"),
-        (A.astype(">f8"), "DML-ARRAY-DATA-TYPE"),
-        (A.T.copy(), "DML-ARRAY-SHAPE"),
-        (np.asfortranarray(A), "DML-ARRAY-STRIDES"),
+        (MATRIX.astype("f4"), "DML-ARRAY-DATA-TYPE"),
+        (MATRIX.astype(">f8"), "DML-ARRAY-DATA-TYPE"),
+        (MATRIX.T.copy(), "DML-ARRAY-SHAPE"),
+        (np.asfortranarray(MATRIX), "DML-ARRAY-STRIDES"),
     ],
 )
 def test_an_operator_still_refuses_small_arrays_that_do_not_fit(
@@ -172,9 +174,9 @@ def test_an_operator_still_refuses_small_arrays_that_do_not_fit(
     for wrong in (
         outs[:1],
         [outs[0], outs[0]],
-        [outs[0], A],
+        [outs[0], MATRIX],
         [outs[0], np.zeros((2, 4), order="F")],
     ):
         with pytest.raises(dml.InvalidArgumentError):
-            operator().dispatch(A, wrong)
+            operator().dispatch(MATRIX, wrong)
     assert not any(out.any() for out in outs)

@@ -12,26 +12,28 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from dmlsplit.arrays import torch_adapter  # noqa: E402
 from dmlsplit.execution import torch_fast_path  # noqa: E402
 
+MIB = 1 << 20
+
 
 @pytest.mark.parametrize(
     ("shape", "axis", "count", "is_small"),
     [
-        (((8 << 20) - 2,), 0, 2, True),
-        ((8 << 20,), 0, 2, False),
-        ((4096, 6), 1, 2, True),
-        ((4097, 6), 1, 2, False),  # many short runs
-        ((24576, 2), 1, 2, True),
-        ((24577, 2), 1, 2, False),  # many elements that are alone
-        ((4097, 64), 1, 2, True),  # runs that are not short
-        ((4097, 62), 1, 2, False),
-        ((0, 6), 1, 2, True),
+        pytest.param((8 * MIB - 2,), 0, 2, True, id="below 8 MiB"),
+        pytest.param((8 * MIB,), 0, 2, False, id="8 MiB"),
+        pytest.param((4096, 2 * 3), 1, 2, True, id="8192 runs of 3 bytes"),
+        pytest.param((4097, 2 * 3), 1, 2, False, id="more runs of 3 bytes"),
+        # Torch copies six runs of one element in the time of one such run.
+        pytest.param((24576, 2 * 1), 1, 2, True, id="49152 runs of a byte"),
+        pytest.param((24577, 2 * 1), 1, 2, False, id="more runs of a byte"),
+        pytest.param((4097, 2 * 32), 1, 2, True, id="runs of 32 bytes, which are long"),
+        pytest.param((4097, 2 * 31), 1, 2, False, id="runs of 31 bytes, which are short"),
     ],
 )
 def test_small_tensors_with_few_or_long_runs_take_torchs_operator(
     shape: tuple[int, ...], axis: int, count: int, is_small: bool
 ) -> None:
-    _, sizes = torch_fast_path._sizes_if_small.__wrapped__(shape, torch.uint8, axis, count)
-    assert bool(sizes) == is_small
+    source = torch.zeros(shape, dtype=torch.uint8)
+    assert (torch_fast_path.split_small(source, count, axis, None) is not None) == is_small
 
 
 @pytest.fixture
@@ -49,7 +51,7 @@ def views(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return viewed_sources
 
 
-X = torch.arange(24.0).reshape(4, 6)
+MATRIX = torch.arange(24.0).reshape(4, 6)
 Make = Callable[[], list[Any]]
 
 
@@ -58,7 +60,13 @@ def outputs() -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    "source", [X, X.t().contiguous().t(), X.flip(0), torch.arange(48.0).reshape(4, 12)[:, ::2]]
+    "source",
+    [
+        MATRIX,
+        MATRIX.t().contiguous().t(),
+        MATRIX.flip(0),
+        torch.arange(48.0).reshape(4, 12)[:, ::2],
+    ],
 )
 @pytest.mark.parametrize("form", [list, tuple])
 def test_packed_outputs_with_memory_of_their_own_are_filled_without_views(
@@ -90,7 +98,7 @@ def resized() -> Any:
         lambda: [torch.zeros(4, 2).expand(2, 4, 2), torch.zeros(4, 4)],
         lambda: [torch._neg_view(torch.zeros(4, 2)), torch.zeros(4, 4)],
         lambda: [resized(), torch.zeros(4, 4)],
-        lambda: [X[:, :2], torch.zeros(4, 4)],
+        lambda: [MATRIX[:, :2], torch.zeros(4, 4)],
         lambda: [torch.zeros(4, 2)],
         lambda: iter(outputs()),
     ],
@@ -99,7 +107,7 @@ def resized() -> Any:
 def test_outputs_that_do_not_fit_are_refused_before_one_is_written(make: Make) -> None:
     outs = make()
     with pytest.raises(dml.InvalidArgumentError):
-        dml.split(X, (2, 4), 1, out=outs)
+        dml.split(MATRIX, (2, 4), 1, out=outs)
     if isinstance(outs, list) and len(outs) > 1:
         assert not outs[1].any()
 
@@ -108,7 +116,7 @@ def test_outputs_that_overlap_outside_of_torch_are_refused() -> None:
     store = torch.zeros(40).numpy()
     outs = [torch.from_numpy(store[:8]).view(4, 2), torch.from_numpy(store[4:20]).view(4, 4)]
     with pytest.raises(dml.InvalidArgumentError, match="share memory"):
-        dml.split(X, (2, 4), 1, out=outs)
+        dml.split(MATRIX, (2, 4), 1, out=outs)
     assert not store.any()
 
 
@@ -121,12 +129,12 @@ def test_an_input_with_too_little_memory_is_refused() -> None:
 
 def test_outputs_in_one_memory_or_with_strides_are_written(views: list[object]) -> None:
     store = torch.zeros(4, 9)
-    dml.split(X, (2, 4), 1, out=[store[:, 1:3], store[:, 4:8]])
-    assert torch.equal(store[:, [1, 2, 4, 5, 6, 7]], X)
+    dml.split(MATRIX, (2, 4), 1, out=[store[:, 1:3], store[:, 4:8]])
+    assert torch.equal(store[:, [1, 2, 4, 5, 6, 7]], MATRIX)
     halves = torch.zeros(24).split([8, 16])
     outs = [halves[0].view(4, 2), halves[1].view(4, 4)]
-    assert torch.equal(torch.cat(dml.split(X, (2, 4), 1, out=outs), 1), X)
+    assert torch.equal(torch.cat(dml.split(MATRIX, (2, 4), 1, out=outs), 1), MATRIX)
     complex_outs = [torch.zeros(4, 3, dtype=torch.complex64) for _ in range(2)]
-    dml.split(X.to(torch.complex64), 2, 1, out=complex_outs)
-    assert torch.equal(torch.cat(complex_outs, 1), X.to(torch.complex64))
+    dml.split(MATRIX.to(torch.complex64), 2, 1, out=complex_outs)
+    assert torch.equal(torch.cat(complex_outs, 1), MATRIX.to(torch.complex64))
     assert len(views) == 3

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import dmlsplit as dml
-from tests.support.gpu_arrays import operator
+from tests.support.gpu_arrays import compiled_split
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")]
 
@@ -62,7 +62,7 @@ def test_a_freed_input_is_not_reused_while_another_stream_reads_its_memory(
 ) -> None:
     """The input is dropped while the split of it is still queued."""
     count = 1 << 24
-    op, stream = operator((count,), (count,), 0), torch.cuda.Stream()
+    op, stream = compiled_split((count,), (count,), axis=0), torch.cuda.Stream()
     out = torch.zeros(count, device="cuda")
     source = torch.full((count,), 6.0, device="cuda")
     busy = torch.rand(2048, 2048, device="cuda")

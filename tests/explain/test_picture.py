@@ -1,13 +1,12 @@
 """Pictures: the bytes of each output are drawn at their places."""
 
 import xml.etree.ElementTree as ET
-from math import prod
 
 import pytest
 from hypothesis import given
 
 import dmlsplit as dml
-from dmlsplit.explain.picture import MAX_DRAWN_OUTPUTS, MAX_RUNS, svg_picture
+from dmlsplit.explain.picture import svg_picture
 from tests.golden.make import PICTURE, PIXELS
 from tests.support.descriptors import split_descriptors
 
@@ -55,33 +54,42 @@ def texts(root: ET.Element) -> list[str]:
     return [element.text or "" for element in root.iter(f"{SVG}text")]
 
 
-@pytest.mark.parametrize(
-    ("shape", "axis", "sizes", "input_drawn"),
-    [
-        ((300, 85), 1, (4, 1, 80), 12 * 85),  # lines
-        ((100_000, 40), 1, (2,) * 20, 12 * 40),  # lines and outputs
-        ((480, 640, 3), 2, (1, 1, 1), 12 * 3),
-        ((8, 16), 0, (1,) * 8, 8 * 16),
-        ((1, 4000), 1, (1,) * 4000, 3000),  # runs
-    ],
-)
-def test_the_bytes_that_are_left_out_are_named_exactly(
-    shape: tuple[int, ...], axis: int, sizes: tuple[int, ...], input_drawn: int
-) -> None:
-    root = drawn(described("UINT8", shape, axis, sizes))
-    total, labels = prod(shape), texts(root)
-    is_whole = input_drawn == total
-    drawn_said = "" if is_whole else f", {input_drawn} drawn"
-    assert f"{total} elements, {total} bytes{drawn_said};" in labels[1]
-    assert any(line.startswith("the picture shows at most") for line in labels) != is_whole
-    omitted_count = len(sizes) - MAX_DRAWN_OUTPUTS
-    assert (f"... and {omitted_count} more outputs" in labels) == (omitted_count > 0)
-    rows = prod(shape[:axis])
-    for size, label in zip(sizes, labels[3 : 3 + 2 * MAX_DRAWN_OUTPUTS : 2], strict=False):
-        inner = size * prod(shape[axis + 1 :])
-        assert label.endswith(f", {12 * inner} drawn") == (rows > 12)
-        assert ("drawn" in label) == (rows > 12)
-    assert len(list(root.iter(f"{SVG}rect"))) < 3 * MAX_RUNS
+LIMITS = "the picture shows at most 12 outputs, 12 lines of each tensor and 3000 runs of bytes"
+
+
+def test_of_many_rows_12_are_drawn_and_the_bytes_of_these_are_named() -> None:
+    assert texts(drawn(described("UINT8", (300, 85), 1, (4, 1, 80)))) == [
+        "SPLIT axis 1 into 3 outputs",
+        "input: UINT8[300,85]: 25500 elements, 25500 bytes, 1020 drawn; 85 bytes per line",
+        "output 0: UINT8[300,4]",
+        "1200 elements, 1200 bytes, 48 drawn",
+        "output 1: UINT8[300,1]",
+        "300 elements, 300 bytes, 12 drawn",
+        "output 2: UINT8[300,80]",
+        "24000 elements, 24000 bytes, 960 drawn",
+        LIMITS,
+    ]
+
+
+def test_of_many_outputs_12_are_drawn_and_the_rest_is_counted() -> None:
+    labels = texts(drawn(described("UINT8", (8, 40), 1, (2,) * 20)))
+    assert sum(label.startswith("output ") for label in labels) == 12
+    assert labels[-1] == "... and 8 more outputs"
+
+
+def test_of_many_runs_3000_are_drawn() -> None:
+    root = drawn(described("UINT8", (1, 4000), 1, (1,) * 4000))
+    assert texts(root)[1] == (
+        "input: UINT8[1,4000]: 4000 elements, 4000 bytes, 3000 drawn; 4000 bytes per line"
+    )
+    assert len(list(root.iter(f"{SVG}title"))) == 3000 + 12  # in the input, and in the outputs
+
+
+def test_a_picture_that_is_whole_names_no_limit() -> None:
+    labels = texts(drawn(described("UINT8", (8, 16), 0, (1,) * 8)))
+    assert "input: UINT8[8,16]: 128 elements, 128 bytes; 128 bytes per line" in labels
+    assert LIMITS not in labels
+    assert not any("drawn" in label for label in labels)
 
 
 @given(desc=split_descriptors())

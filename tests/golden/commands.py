@@ -22,7 +22,7 @@ from onnx import TensorProto
 from tests.support import models as m
 from tests.support import networks
 from tests.support.dxdispatch import split_desc, tensor
-from tests.support.models import sequence, single
+from tests.support.models import one_split, one_split_to_sequence
 
 DATA = Path(__file__).parents[1] / "data"
 FOLDER = Path(__file__).parent / "cli"
@@ -55,34 +55,35 @@ def write_inputs(folder: Path) -> None:
         "verdicts.onnx": m.every_verdict(),
         "nested.onnx": m.nested(),
         "function.onnx": m.in_function(),
-        "sequence.onnx": sequence(TensorProto.FLOAT, (2, 3)),
-        "empty.onnx": single(TensorProto.FLOAT, (6,), (2, 0, 4), 0),
-        "text.onnx": single(TensorProto.STRING, (6,), (2, 4), 0),
-        "complex.onnx": single(TensorProto.COMPLEX64, (6,), (2, 4), 0),
-        "wide.onnx": single(TensorProto.DOUBLE, (2,) * 9, (1, 1), 4),
-        "dynamic.onnx": single(TensorProto.FLOAT, ("n", 2), (2, 2), 0),
-        "old.onnx": m.attribute_split(1, 0, (6,)),
+        "sequence.onnx": one_split_to_sequence(TensorProto.FLOAT, (2, 3)),
+        "empty.onnx": one_split(TensorProto.FLOAT, (6,), sizes=(2, 0, 4), axis=0),
+        "text.onnx": one_split(TensorProto.STRING, (6,), sizes=(2, 4), axis=0),
+        "complex.onnx": one_split(TensorProto.COMPLEX64, (6,), sizes=(2, 4), axis=0),
+        "wide.onnx": one_split(TensorProto.DOUBLE, (2,) * 9, sizes=(1, 1), axis=4),
+        "dynamic.onnx": one_split(TensorProto.FLOAT, ("n", 2), sizes=(2, 2), axis=0),
+        "old.onnx": m.split_with_sizes_as_an_attribute(opset=1, axis=0, shape=(6,)),
         "qkv.onnx": networks.layers(24),
         "glu.onnx": networks.glu(),
         "lstm.onnx": networks.lstm(1),
         "silero.onnx": networks.lstm("batch"),
         "super_resolution.onnx": networks.super_resolution(),
-        "int64.onnx": single(TensorProto.INT64, (1, 6, 4), (2, 4), 1),
-        "batch.onnx": single(TensorProto.INT8, ("batch", 3, 4, 4), (1, 2), 1),
+        "int64.onnx": one_split(TensorProto.INT64, (1, 6, 4), sizes=(2, 4), axis=1),
+        "batch.onnx": one_split(TensorProto.INT8, ("batch", 3, 4, 4), sizes=(1, 2), axis=1),
         "halves.onnx": onnx.parser.parse_model(_HALVES),
         "opset26.onnx": onnx.parser.parse_model(_HALVES.replace("18", "26")),
         "opset13.onnx": m.parsed_at(13, 7, "a, b = Split <axis = 1> (x)"),
         "opset9.onnx": m.parsed_at(9, 4, "a, b = Split <axis = 1> (x)"),
-        "bool.onnx": single(TensorProto.BOOL, (1, 6, 4), (2, 4), 1),
-        "image.onnx": single(TensorProto.UINT8, (1, 480, 640, 3), (1, 1, 1), 3),
+        "bool.onnx": one_split(TensorProto.BOOL, (1, 6, 4), sizes=(2, 4), axis=1),
+        "image.onnx": one_split(TensorProto.UINT8, (1, 480, 640, 3), sizes=(1, 1, 1), axis=3),
         "shape.onnx": m.parsed(_SHAPE),
-        "frozen.onnx": single(TensorProto.FLOAT, ("batch", 4), (1, 1), 0),
+        "frozen.onnx": one_split(TensorProto.FLOAT, ("batch", 4), sizes=(1, 1), axis=0),
         "six_into_four.onnx": m.parsed(_SIX),
-        "models/a.onnx": single(TensorProto.FLOAT, (6,), (2, 4), 0),
+        "models/a.onnx": one_split(TensorProto.FLOAT, (6,), sizes=(2, 4), axis=0),
         **{
-            f"many/{number}.onnx": single(TensorProto.FLOAT, (6,), (2, 4), 0) for number in range(9)
+            f"many/{number}.onnx": one_split(TensorProto.FLOAT, (6,), sizes=(2, 4), axis=0)
+            for number in range(9)
         },
-        "models/deep/b.ONNX": single(TensorProto.INT8, (6, 4), (1, 3), 1),
+        "models/deep/b.ONNX": one_split(TensorProto.INT8, (6, 4), sizes=(1, 3), axis=1),
     }
     texts = {
         "models/settings.xml": "<settings/>",

@@ -14,7 +14,7 @@ from onnx import TensorProto
 
 from dmlsplit.cli.levels import level_table
 from tests.support.command import ROOT
-from tests.support.models import single
+from tests.support.models import one_split
 
 # The models on the start page; it builds the second.
 GLU = """
@@ -44,7 +44,7 @@ def paths() -> Iterator[Path]:
 def write_inputs(folder: Path) -> None:
     """Write every file that the commands read."""
     shutil.copytree(ROOT / "tests" / "data", folder / "tests/data")
-    onnx.save(single(TensorProto.INT64, (6,), (2, 4), 0), folder / "model.onnx")
+    onnx.save(one_split(TensorProto.INT64, (6,), sizes=(2, 4), axis=0), folder / "model.onnx")
     onnx.save(onnx.parser.parse_model(GLU), folder / "glu.onnx")
     onnx.save(onnx.parser.parse_model(PLANES), folder / "rgb.onnx")
     (folder / "models/heads").mkdir(parents=True)

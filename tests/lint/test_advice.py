@@ -24,7 +24,7 @@ from tests.support.advice import (
     saved,
 )
 from tests.support.fixtures import Capsys
-from tests.support.models import bare_split, parsed, sequence, single
+from tests.support.models import one_split, one_split_to_sequence, parsed, split_without_sizes
 from tests.support.networks import super_resolution
 from tests.support.openvino_files import edge, layer, port, variadic
 
@@ -43,14 +43,14 @@ class Case(NamedTuple):
 
 # Sizes that an option gives.
 
-DYNAMIC_AXIS = bare_split((2, "n"), num_outputs=2)
+DYNAMIC_AXIS = split_without_sizes((2, "n"), num_outputs=2)
 NEGATIVE_AXIS = "(float[2,n] x) => (float[] a) { a, b, c = Split <axis = -1, num_outputs = 3> (x) }"
 LEVEL_6_4 = ("--feature-level", "6_4")
 
 
 def beside_a_value() -> onnx.ModelProto:
     """A dimension called ``a.0`` beside a value ``a``, whose axis 0 has another size."""
-    content = bare_split((2, "a.0"), num_outputs=2)
+    content = split_without_sizes((2, "a.0"), num_outputs=2)
     del content.graph.output[0]
     content.graph.node[0].output[:] = ["p", "q"]
     content.graph.output[0].name = "p"
@@ -60,15 +60,15 @@ def beside_a_value() -> onnx.ModelProto:
 
 AXES = {
     "a dynamic axis": Case("AXIS", DYNAMIC_AXIS),
-    "a name with a space": Case("AXIS", bare_split((2, "n; of h"), num_outputs=2)),
-    "a name with a quote": Case("AXIS", bare_split((2, "o'brien"), num_outputs=2)),
-    "a name that shells change": Case("AXIS", bare_split(('$"a`', '$"a`'), num_outputs=2)),
+    "a name with a space": Case("AXIS", split_without_sizes((2, "n; of h"), num_outputs=2)),
+    "a name with a quote": Case("AXIS", split_without_sizes((2, "o'brien"), num_outputs=2)),
+    "a name that shells change": Case("AXIS", split_without_sizes(('$"a`', '$"a`'), num_outputs=2)),
     "a name like that of an axis": Case("AXIS", beside_a_value()),
-    "two dynamic sizes": Case("AXIS", bare_split(("batch", "n"), num_outputs=2)),
-    "a dynamic axis without a name": Case("AXIS", bare_split((2, None), num_outputs=2)),
+    "two dynamic sizes": Case("AXIS", split_without_sizes(("batch", "n"), num_outputs=2)),
+    "a dynamic axis without a name": Case("AXIS", split_without_sizes((2, None), num_outputs=2)),
     "a negative axis": Case("AXIS", parsed(NEGATIVE_AXIS)),
-    "a sequence": Case("AXIS", sequence(FLOAT, ("n", "m")), LEVEL_6_4),
-    "an empty axis": Case("SIZES", single(FLOAT, ("n", 0, 6), (0, 0), 1)),
+    "a sequence": Case("AXIS", one_split_to_sequence(FLOAT, ("n", "m")), LEVEL_6_4),
+    "an empty axis": Case("SIZES", one_split(FLOAT, ("n", 0, 6), sizes=(0, 0), axis=1)),
 }
 
 # Shapes that an author declares.
@@ -146,7 +146,7 @@ SHAPES = {
     "a value in the middle": Case("DECLARE", parsed(SPLIT_OF_NON_ZERO)),
     "a value outside of the body": Case("DECLARE", parsed(SPLIT_IN_BRANCH)),
     "a value that is an output": Case("DECLARE", parsed(SPLIT_OF_OUTPUT)),
-    "a dynamic rank": Case("DECLARE", single(FLOAT, None, (2, 4), 1), shape=(2, 6)),
+    "a dynamic rank": Case("DECLARE", one_split(FLOAT, None, sizes=(2, 4), axis=1), shape=(2, 6)),
     "a body": Case("DECLARE", parsed(IN_LOOP), shape=(1, 6)),
     "a decoded image": Case("DECLARE", super_resolution(), shape=(1, 1, 3)),
     "a computed shape": Case("DECLARE", parsed(SUPER_RESOLUTION)),
@@ -183,7 +183,7 @@ FUNCTIONS = {
 
 # Numbers and lengths of pieces.
 
-STATIC_SPLIT = single(FLOAT, (2, 6), (2, 4), 1)
+STATIC_SPLIT = one_split(FLOAT, (2, 6), sizes=(2, 4), axis=1)
 LENGTHS_OF_INPUT = (
     "(float[2,6] x, int64[2] s) => (float[] a) { [cut] a, b = Split <axis = 1> (x, s) }"
 )
@@ -199,7 +199,10 @@ COMPUTED_LENGTHS = """(float[2,n] x) => (float[] a) {
 
 LENGTHS = {
     "no number of outputs": Case(
-        "COUNT_FIRST", bare_split((2, "n")), ("--ort",), cured=bare_split((2, "n"), num_outputs=2)
+        "COUNT_FIRST",
+        split_without_sizes((2, "n")),
+        ("--ort",),
+        cured=split_without_sizes((2, "n"), num_outputs=2),
     ),
     "lengths that are an input": Case("LENGTHS", parsed(LENGTHS_OF_INPUT), cured=STATIC_SPLIT),
     "computed lengths": Case("LENGTHS_OR_SIZES", parsed(COMPUTED_LENGTHS)),
@@ -215,10 +218,16 @@ LENGTHS = {
     ),
     "lengths outside": Case("WEIGHTS", external()),
     "too many pieces": Case(
-        "PIECES", sequence(FLOAT, (2, 2**18)), LEVEL_6_4, cured=sequence(FLOAT, (2, 6))
+        "PIECES",
+        one_split_to_sequence(FLOAT, (2, 2**18)),
+        LEVEL_6_4,
+        cured=one_split_to_sequence(FLOAT, (2, 6)),
     ),
     "undecided lengths": Case(
-        "UNDECIDED", parsed(LENGTHS_OF_INPUT), OLD, cured=single(FLOAT, (1, 1, 2, 6), (2, 4), 3)
+        "UNDECIDED",
+        parsed(LENGTHS_OF_INPUT),
+        OLD,
+        cured=one_split(FLOAT, (1, 1, 2, 6), sizes=(2, 4), axis=3),
     ),
 }
 
@@ -229,11 +238,15 @@ SORTED_NODES = "(float[6] x) => (float[] b) { y = Add (x, x) a, b = Split <num_o
 
 NODES_AND_LEVELS = {
     "a cycle": Case("ORDER", parsed(CYCLE), cured=parsed(SORTED_NODES)),
-    "a refused type": Case("NODES", single(TensorProto.INT8, (6,), (2, 4), 0), OLD),
-    "the same in DirectML": Case("DISPATCH", single(INT64, (6,), (2, 4), 0), OLD),
-    "a type for newer levels": Case("SHIP", single(TensorProto.DOUBLE, (6,), (2, 4), 0), OLD),
-    "undecided sizes": Case("UNDECIDED", single(INT64, ("batch", 6), (2, 4), 1), OLD),
-    "an undecided rank": Case("UNDECIDED", single(INT64, None, (2, 4), 1), OLD, shape=(2, 6)),
+    "a refused type": Case("NODES", one_split(TensorProto.INT8, (6,), sizes=(2, 4), axis=0), OLD),
+    "the same in DirectML": Case("DISPATCH", one_split(INT64, (6,), sizes=(2, 4), axis=0), OLD),
+    "a type for newer levels": Case(
+        "SHIP", one_split(TensorProto.DOUBLE, (6,), sizes=(2, 4), axis=0), OLD
+    ),
+    "undecided sizes": Case("UNDECIDED", one_split(INT64, ("batch", 6), sizes=(2, 4), axis=1), OLD),
+    "an undecided rank": Case(
+        "UNDECIDED", one_split(INT64, None, sizes=(2, 4), axis=1), OLD, shape=(2, 6)
+    ),
 }
 
 COMPUTED_LAYER = layer(2, "ShapeOf", outputs=port(0, (2,), "I64"))

@@ -27,6 +27,24 @@ def rules(verdict: Verdict) -> set[str]:
 # texts of verdicts.
 
 
+@pytest.mark.parametrize(
+    ("data_type", "outcome"),
+    [
+        ("FLOAT32", Outcome.RUNS),
+        ("INT64", Outcome.EQUIVALENT),  # the same bytes can be split as UINT32
+        ("INT4", Outcome.REFUSED),
+    ],
+)
+def test_level_3_0_runs_rejects_or_could_run_a_split_as_another(
+    data_type: str, outcome: Outcome
+) -> None:
+    x = dml.TensorDesc(data_type, (6,))
+    desc = dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=(1, 5))
+    verdict = check_site(split_site(state=Known(desc)), resolve_target(feature_level="3_0"))
+    assert verdict.outcome is outcome
+    assert rules(verdict) == (set() if outcome is Outcome.RUNS else {"DML-LEVEL-DATA-TYPE"})
+
+
 def test_no_minimum_level_is_claimed_while_the_data_type_is_unknown() -> None:
     """The type may be INT64, which only level 4_1 accepts, or a string."""
     x = dml.TensorDesc("FLOAT32", (2, 6))
@@ -67,7 +85,7 @@ DYNAMIC = Unknown("why", Cause.DYNAMIC)
 DEAD = {"never_runs": "it is in the else_branch of If #0 of net, whose condition is always true"}
 OLD = resolve_target(windows="19041")
 CASES = {
-    "runs": (split_site(state=INT64), Outcome.EQUIVALENT),
+    "reaches DirectML": (split_site(state=INT64), Outcome.EQUIVALENT),
     "folded": (split_site(state=INT64, is_folded=True), Outcome.FOLDED),
     "never runs": (split_site(state=INT64, **DEAD), Outcome.NEVER_RUNS),
     "unknown, never runs": (split_site(state=DYNAMIC, **DEAD), Outcome.NEVER_RUNS),

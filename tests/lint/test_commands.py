@@ -22,7 +22,7 @@ from tests.support.advice import (
     validated,
 )
 from tests.support.fixtures import Capsys
-from tests.support.models import attribute_split, parsed, session, single
+from tests.support.models import one_split, parsed, session, split_with_sizes_as_an_attribute
 
 FLOAT = TensorProto.FLOAT
 
@@ -32,9 +32,18 @@ FLOAT = TensorProto.FLOAT
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (single(TensorProto.DOUBLE, (6,), (2, 4), 0), "Cast would lose bits of FLOAT64"),
-        (attribute_split(6, 0, (6,)), "the opset is 6; rewriting needs 7 or later"),
-        (single(FLOAT, (2**20, 129), (2**19, 2**19), 0), "its input must have at most 268,435,456"),
+        (
+            one_split(TensorProto.DOUBLE, (6,), sizes=(2, 4), axis=0),
+            "Cast would lose bits of FLOAT64",
+        ),
+        (
+            split_with_sizes_as_an_attribute(opset=6, axis=0, shape=(6,)),
+            "the opset is 6; rewriting needs 7 or later",
+        ),
+        (
+            one_split(FLOAT, (2**20, 129), sizes=(2**19, 2**19), axis=0),
+            "its input must have at most 268,435,456",
+        ),
     ],
 )
 def test_a_note_says_why_no_nodes_can_replace_a_refused_split(
@@ -68,7 +77,9 @@ def test_a_note_says_how_to_rewrite_a_split_in_a_function(
 def test_bfloat16_is_advised_to_be_converted_in_the_whole_model(
     here: Path, reported: Reported
 ) -> None:
-    (verdict,) = reported(saved(single(TensorProto.BFLOAT16, (6,), (2, 4), 0)), "--ort")
+    (verdict,) = reported(
+        saved(one_split(TensorProto.BFLOAT16, (6,), sizes=(2, 4), axis=0)), "--ort"
+    )
     assert verdict.fixes == ("convert the model to float16 or float32",)
 
 
@@ -76,7 +87,7 @@ def test_bfloat16_is_advised_to_be_converted_in_the_whole_model(
 def test_complex_numbers_are_not_said_to_run_on_the_cpu(
     kind: int, here: Path, reported: Reported
 ) -> None:
-    content = single(kind, (6,), (2, 4), 0)
+    content = one_split(kind, (6,), sizes=(2, 4), axis=0)
     with pytest.raises(Exception, match="is not currently registered or supported"):
         session(content)
     (verdict,) = reported(saved(content), "--ort")
@@ -90,7 +101,7 @@ def test_the_advice_about_one_of_several_models_names_that_model(
 ) -> None:
     Path("m").mkdir()
     for name in "m/a.onnx", "m/b.onnx":
-        onnx.save(single(TensorProto.INT8, (6,), (2, 4), 0), name)
+        onnx.save(one_split(TensorProto.INT8, (6,), sizes=(2, 4), axis=0), name)
     split = validated(capsys, *paths, *OLD)[0]
     assert main(["validate", *paths, *OLD, "--write-fixed", "fixed.onnx"]) == 2
     assert "for several models, it must be a folder" in capsys.readouterr().err
@@ -102,7 +113,7 @@ def test_the_advice_about_one_of_several_models_names_that_model(
 def test_allow_equivalent_accepts_no_split_without_an_equivalent(
     here: Path, reported: Reported
 ) -> None:
-    name = saved(single(TensorProto.UINT8, (1, 1, 5, 3), (1, 2), 3))
+    name = saved(one_split(TensorProto.UINT8, (1, 1, 5, 3), sizes=(1, 2), axis=3))
     (verdict,) = reported(name, *OLD)
     assert verdict.notes[-1].startswith("no equivalent descriptor at feature level 2_0: ")
     assert main(["validate", name, *OLD, "--allow", "equivalent"]) == 1
@@ -125,7 +136,7 @@ def test_the_advised_file_lies_beside_the_model_whose_weights_it_shares(
     here: Path, reported: Reported
 ) -> None:
     Path("m").mkdir()
-    content = single(TensorProto.INT8, (6,), (2, 4), 0)
+    content = one_split(TensorProto.INT8, (6,), sizes=(2, 4), axis=0)
     content.graph.initializer.append(numpy_helper.from_array(numpy.ones(600, "f"), "w"))
     saved(content)
     for name in "model.onnx", "w.bin":
@@ -139,7 +150,7 @@ def test_the_advised_file_lies_beside_the_model_whose_weights_it_shares(
 def test_a_model_that_protobuf_cannot_read_is_not_advised_to_be_rewritten(
     here: Path, reported: Reported, capsys: Capsys
 ) -> None:
-    onnx.save(single(TensorProto.INT8, (6,), (2, 4), 0), "big.onnx")
+    onnx.save(one_split(TensorProto.INT8, (6,), sizes=(2, 4), axis=0), "big.onnx")
     length = 2**31 - 1
     with Path("big.onnx").open("r+b") as file:  # a documentation string of zeros, a sparse file
         file.seek(0, 2)

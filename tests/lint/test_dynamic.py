@@ -14,7 +14,7 @@ from dmlsplit.lint.target import resolve_target
 from dmlsplit.lint.verdict import FAILING, Assessment, Outcome, SizeRange, Verdict
 from dmlsplit.models.discovery import scan_paths
 from tests.support.command import ROOT
-from tests.support.models import bare_split, parsed, sequence, single
+from tests.support.models import one_split, one_split_to_sequence, parsed, split_without_sizes
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 
@@ -38,25 +38,32 @@ def rules(verdict: Verdict) -> set[str]:
 
 
 REFUSED = [
-    (single(INT64, ("batch", 6), (2, 4), 1), {"feature_level": "1_0"},
+    (one_split(INT64, ("batch", 6), sizes=(2, 4), axis=1), {"feature_level": "1_0"},
      {"DML-LEVEL-DATA-TYPE", "DML-LEVEL-DIMENSION-COUNT"}),
-    (single(FLOAT, ("batch", 6), (2, 4), 1), {"windows": "19041"}, {"DML-LEVEL-DIMENSION-COUNT"}),
-    (bare_split((2, "n"), num_outputs=2), {"windows": "19041"}, {"DML-LEVEL-DIMENSION-COUNT"}),
-    (single(INT64, None, (2, 4), 1), {"feature_level": "3_0"}, {"DML-LEVEL-DATA-TYPE"}),
-    (single(TensorProto.COMPLEX128, None, (2, 4), 1), {"feature_level": "3_0"},
+    (one_split(FLOAT, ("batch", 6), sizes=(2, 4), axis=1), {"windows": "19041"},
+     {"DML-LEVEL-DIMENSION-COUNT"}),
+    (split_without_sizes((2, "n"), num_outputs=2), {"windows": "19041"},
+     {"DML-LEVEL-DIMENSION-COUNT"}),
+    (one_split(INT64, None, sizes=(2, 4), axis=1), {"feature_level": "3_0"},
      {"DML-LEVEL-DATA-TYPE"}),
-    (single(FLOAT, ("n", 2**31, 2**3), (4, 4), 2), {}, {"DML-TENSOR-ELEMENT-COUNT"}),
-    (single(FLOAT, ("n", 2**33), (2**32, 2**32), 1), {}, {"DML-UINT-RANGE"}),
-    (single(TensorProto.STRING, ("n", 6), (2, 4), 1), {}, {"SPLIT-NODE-TEXT"}),
+    (one_split(TensorProto.COMPLEX128, None, sizes=(2, 4), axis=1), {"feature_level": "3_0"},
+     {"DML-LEVEL-DATA-TYPE"}),
+    (one_split(FLOAT, ("n", 2**31, 2**3), sizes=(4, 4), axis=2), {}, {"DML-TENSOR-ELEMENT-COUNT"}),
+    (one_split(FLOAT, ("n", 2**33), sizes=(2**32, 2**32), axis=1), {}, {"DML-UINT-RANGE"}),
+    (one_split(TensorProto.STRING, ("n", 6), sizes=(2, 4), axis=1), {}, {"SPLIT-NODE-TEXT"}),
 ]  # fmt: skip
 IN_A_RUNTIME = [
-    (single(FLOAT, ("batch",) * 10, (2, 4), 1), Outcome.NOT_LOADED, "ORT-DIMENSION-COUNT"),
-    (single(FLOAT, ("n", 6), (2, 0, 4), 1), Outcome.UNWRITTEN, "ORT-EMPTY-PIECE"),
-    (single(TensorProto.BFLOAT16, ("n", 6), (2, 4), 1), Outcome.ON_CPU, "ORT-DATA-TYPE"),
-    (sequence(FLOAT, ("n", "m")), Outcome.ON_CPU, "ORT-SEQUENCE"),
-    (single(FLOAT, ("n", 2**31, 2**3), (4, 4), 2), Outcome.FAILS, "DML-TENSOR-ELEMENT-COUNT"),
-    (single(TensorProto.STRING, ("n", 6), (2, 4), 1), Outcome.ON_CPU, "SPLIT-NODE-TEXT"),
-]
+    (one_split(FLOAT, ("batch",) * 10, sizes=(2, 4), axis=1), Outcome.NOT_LOADED,
+     "ORT-DIMENSION-COUNT"),
+    (one_split(FLOAT, ("n", 6), sizes=(2, 0, 4), axis=1), Outcome.UNWRITTEN, "ORT-EMPTY-PIECE"),
+    (one_split(TensorProto.BFLOAT16, ("n", 6), sizes=(2, 4), axis=1), Outcome.ON_CPU,
+     "ORT-DATA-TYPE"),
+    (one_split_to_sequence(FLOAT, ("n", "m")), Outcome.ON_CPU, "ORT-SEQUENCE"),
+    (one_split(FLOAT, ("n", 2**31, 2**3), sizes=(4, 4), axis=2), Outcome.FAILS,
+     "DML-TENSOR-ELEMENT-COUNT"),
+    (one_split(TensorProto.STRING, ("n", 6), sizes=(2, 4), axis=1), Outcome.ON_CPU,
+     "SPLIT-NODE-TEXT"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("content", "target_options", "broken"), REFUSED)
@@ -82,10 +89,10 @@ def test_what_a_runtime_does_for_every_size_is_said_although_the_sizes_are_dynam
 @pytest.mark.parametrize(
     ("content", "target_options"),
     [
-        (bare_split((6, "n"), num_outputs=2), {}),
-        (single(FLOAT, None, (2, 4), 1), {"feature_level": "1_0"}),
-        (single(FLOAT, None, (2, 4), 1), {}),
-        (single(FLOAT, ("n", 0, 6), (0, 0), 1), {}),
+        (split_without_sizes((6, "n"), num_outputs=2), {}),
+        (one_split(FLOAT, None, sizes=(2, 4), axis=1), {"feature_level": "1_0"}),
+        (one_split(FLOAT, None, sizes=(2, 4), axis=1), {}),
+        (one_split(FLOAT, ("n", 0, 6), sizes=(0, 0), axis=1), {}),
     ],
 )
 def test_a_verdict_that_depends_on_the_size_is_unknown(
@@ -96,7 +103,7 @@ def test_a_verdict_that_depends_on_the_size_is_unknown(
 
 
 def test_if_equivalents_are_allowed_a_refused_type_is_undecided(tmp_path: Path) -> None:
-    content = single(INT64, ("batch", 6), (2, 4), 1)
+    content = one_split(INT64, ("batch", 6), sizes=(2, 4), axis=1)
     assessment = assessed(content, tmp_path, feature_level="1_0")
     (verdict,) = assessment.verdicts
     assert verdict.notes == (
@@ -127,13 +134,16 @@ def test_if_equivalents_are_allowed_a_refused_type_is_undecided(tmp_path: Path) 
 def test_a_missing_count_is_refused_if_the_axis_is_known(
     shape: tuple[int | str, ...], outcome: Outcome, tmp_path: Path
 ) -> None:
-    verdict = verdict_of(bare_split(shape), tmp_path, ort="")
+    verdict = verdict_of(split_without_sizes(shape), tmp_path, ort="")
     assert verdict.outcome is outcome
     assert verdict.fix.startswith("set num_outputs")
     assert ("ORT-NUM-OUTPUTS" in rules(verdict)) == (outcome is not Outcome.UNKNOWN)
     # ONNX Runtime fails to load it, but that is not a failure of DirectML.
     assert verdict.hresult is None
-    assert verdict_of(bare_split(shape), tmp_path).outcome is not Outcome.REFUSED
+    assert verdict_of(split_without_sizes(shape), tmp_path).outcome is not Outcome.REFUSED
+
+
+MOST = 2**32 - 1  # elements of a tensor
 
 
 # Sizes that only multiply the elements: the verdict holds for every size, up to the most elements.
@@ -142,45 +152,61 @@ def test_a_missing_count_is_refused_if_the_axis_is_known(
 @pytest.mark.parametrize(
     ("content", "target_options", "names", "most"),
     [
-        (single(FLOAT, ("batch", 64), (32, 32), 1), {}, ("batch",), (2**32 - 1) // 64),
-        (single(FLOAT, ("batch", 6), (2, 4), 1), {"ort": ""}, ("batch",), (2**32 - 1) // 6),
-        (single(FLOAT, ("b", 1, 6, "w"), (2, 4), 2), {"feature_level": "1_0"}, ("b", "w"), None),
-        (single(FLOAT, ("n", 2**31), (2**30, 2**30), 1), {}, ("n",), 1),
-        (single(TensorProto.COMPLEX128, ("n", 6), (2, 4), 1), {}, ("n",), (2**32 - 1) // 12),
-        (single(FLOAT, ("n",) * 9 + (6,), (2, 4), 9), {}, ("n",) * 9, None),
-        (single(FLOAT, ("n", 6), (0, 6), 1), {}, ("n",), None),
+        (one_split(FLOAT, ("batch", 64), sizes=(32, 32), axis=1), {}, ("batch",),
+         MOST // 64),
+        (one_split(FLOAT, ("batch", 6), sizes=(2, 4), axis=1), {"ort": ""}, ("batch",),
+         MOST // 6),
+        (one_split(FLOAT, ("b", 1, 6, "w"), sizes=(2, 4), axis=2), {"feature_level": "1_0"},
+         ("b", "w"), MOST // 6),
+        (one_split(FLOAT, ("n", 2**31), sizes=(2**30, 2**30), axis=1), {}, ("n",), 1),
+        (one_split(TensorProto.COMPLEX128, ("n", 6), sizes=(2, 4), axis=1), {}, ("n",),
+         MOST // 12),
+        (one_split(FLOAT, ("n",) * 9 + (6,), sizes=(2, 4), axis=9), {}, ("n",) * 9, MOST // 6),
+        (one_split(FLOAT, ("n", 6), sizes=(0, 6), axis=1), {}, ("n",), MOST // 6),
     ],
-)
+)  # fmt: skip
 def test_a_split_that_every_size_keeps_legal_is_ok_for_every_size(
     content: onnx.ModelProto,
     target_options: dict[str, str],
     names: Any,
-    most: int | None,
+    most: int,
     tmp_path: Path,
 ) -> None:
     verdict = verdict_of(content, tmp_path, **target_options)
     assert verdict.outcome is Outcome.RUNS_FOR_EVERY_SIZE
+    assert verdict.hresult is None
     assert verdict.sizes
-    assert (verdict.sizes.names, verdict.hresult) == (names, None)
-    assert verdict.sizes.maximum_product == (most or (2**32 - 1) // 6)
+    assert verdict.sizes.names == names
+    assert verdict.sizes.maximum_product == most
     assert str(verdict.sizes).startswith(f"{' * '.join(names)} from 1 to ")
     assert bool(verdict.minimum) == ("ort" not in target_options)
+    # Even --fail-on unknown accepts it.
     assessment = assessed(content, tmp_path, **target_options)
     failing = FAILING | {Outcome.UNKNOWN}
     assert Assessment(assessment.target, assessment.verdicts, (), failing).accepted
-    # The range ends exactly there.
-    first, *rest = dict.fromkeys(names)
-    for size in (verdict.sizes.maximum_product, verdict.sizes.maximum_product + 1):
-        if len(set(names)) == len(names):
-            sizes = {first: size, **dict.fromkeys(rest, 1)}
-            (known_verdict,) = assessed(content, tmp_path, sizes, **target_options).verdicts
-            assert (known_verdict.outcome is Outcome.RUNS) == (
-                size == verdict.sizes.maximum_product
-            )
+
+
+@pytest.mark.parametrize(
+    ("kind", "elements"), [(FLOAT, 6), (TensorProto.COMPLEX128, 12)], ids=["FLOAT", "COMPLEX128"]
+)
+def test_the_range_of_a_dynamic_size_ends_at_the_most_elements(
+    kind: int, elements: int, tmp_path: Path
+) -> None:
+    """A complex number is two elements."""
+
+    def outcome(batch: int) -> Outcome:
+        content = one_split(kind, ("batch", 6), sizes=(2, 4), axis=1)
+        (verdict,) = assessed(content, tmp_path, dim={"batch": batch}).verdicts
+        return verdict.outcome
+
+    assert outcome(MOST // elements) is Outcome.RUNS
+    assert outcome(MOST // elements + 1) is not Outcome.RUNS
 
 
 def test_more_than_8_dimensions_are_merged_and_8_are_checked_as_they_are(tmp_path: Path) -> None:
-    nine, eight = (single(TensorProto.FLOAT, (2,) * rank, (1, 1), 4) for rank in (9, 8))
+    nine, eight = (
+        one_split(TensorProto.FLOAT, (2,) * rank, sizes=(1, 1), axis=4) for rank in (9, 8)
+    )
     verdict = verdict_of(nine, tmp_path, feature_level="4_1")
     assert verdict.outcome is Outcome.RUNS
     assert str(verdict.descriptor).startswith("SPLIT axis 1: FLOAT32[16,2,16]")

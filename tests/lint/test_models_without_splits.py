@@ -20,7 +20,7 @@ from tests.lint.test_sarif import STANDARD
 from tests.support.assessments import NAMES
 from tests.support.command import save
 from tests.support.fixtures import Capsys
-from tests.support.models import parsed, parsed_at, single, without_split
+from tests.support.models import one_split, parsed, parsed_at, without_split
 
 NOT_LOADED, UNKNOWN = Outcome.NOT_LOADED, Outcome.UNKNOWN
 
@@ -110,7 +110,7 @@ def test_json_lists_the_models_that_do_not_load() -> None:
 
 def test_the_totals_of_a_folder_count_models_that_do_not_load(here: Path, capsys: Capsys) -> None:
     save("a.onnx", without_split(26, 13))
-    save("b.onnx", single(1, (6,), (2, 4), 0))
+    save("b.onnx", one_split(1, (6,), sizes=(2, 4), axis=0))
     assert main(["validate", ".", "--ort", "1.18"]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert "2 models: 1 with all splits on DirectML; 1 not loaded" in lines

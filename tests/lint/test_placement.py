@@ -12,7 +12,7 @@ from dmlsplit.lint.check import assess
 from dmlsplit.lint.target import resolve_target
 from dmlsplit.lint.verdict import Outcome, Verdict
 from dmlsplit.models.discovery import scan_file
-from tests.support.models import constant, model, single
+from tests.support.models import constant, model, one_split
 
 NOT_LOADED, CPU, RUNS = Outcome.NOT_LOADED, Outcome.ON_CPU, Outcome.RUNS
 FAILS, REFUSED, UNKNOWN = Outcome.FAILS, Outcome.REFUSED, Outcome.UNKNOWN
@@ -126,7 +126,7 @@ def test_a_release_decides_where_a_split_runs(
 def test_a_runtime_writes_no_output_beside_an_empty_one_except_on_the_cpu(tmp_path: Path) -> None:
     unwritten = Outcome.UNWRITTEN
     for kind, outcome in ((TensorProto.FLOAT, unwritten), (TensorProto.BFLOAT16, CPU)):
-        verdict = verdict_of(single(kind, (6,), (2, 0, 4), 0), tmp_path, ort="")
+        verdict = verdict_of(one_split(kind, (6,), sizes=(2, 0, 4), axis=0), tmp_path, ort="")
         assert verdict.outcome is outcome
 
 

@@ -27,7 +27,7 @@ from dmlsplit.lint.verdict import Outcome
 from dmlsplit.models.site import Known, SplitSite
 from tests.lint.test_placement import halves, sequence
 from tests.support.advice import external
-from tests.support.models import bare_split, single
+from tests.support.models import one_split, split_without_sizes
 
 RELEASES = [r for r in runtime_table().onnxruntime if r.version >= (1, 16)]
 
@@ -51,11 +51,11 @@ def models(release: Release) -> dict[str, onnx.ModelProto]:
         **{f"sequence_{kind}": sequence(kind) for kind in kinds},
         "squeezed": sequence("float", "1", keepdims=0),
         "not_squeezed": sequence("float", "2", keepdims=0),
-        "no_count": older(bare_split((2, 6))),
+        "no_count": older(split_without_sizes((2, 6))),
         "external_sizes": older(external()),
-        "empty": older(single(onnx.TensorProto.FLOAT, (6,), (2, 0, 4), 0)),
-        "wrong_sum": older(single(onnx.TensorProto.FLOAT, (6,), (2, 5), 0)),
-        "wrong_axis": older(single(onnx.TensorProto.FLOAT, (6,), (2, 4), 3)),
+        "empty": older(one_split(onnx.TensorProto.FLOAT, (6,), sizes=(2, 0, 4), axis=0)),
+        "wrong_sum": older(one_split(onnx.TensorProto.FLOAT, (6,), sizes=(2, 5), axis=0)),
+        "wrong_axis": older(one_split(onnx.TensorProto.FLOAT, (6,), sizes=(2, 4), axis=3)),
         **pieces,
     }
 

@@ -10,7 +10,7 @@ import pytest
 from dmlsplit.lint.verdict import Outcome
 from tests.lint.test_placement import halves, verdict_of
 from tests.support.advice import COMMAND, FUNCTION, carry_out, external
-from tests.support.models import parsed, single
+from tests.support.models import one_split, parsed
 
 RUNS = Outcome.RUNS
 
@@ -80,8 +80,8 @@ def test_where_onnx_cannot_convert_a_split_the_fix_is_to_export_the_model_again(
 @pytest.mark.parametrize(
     "content",
     [
-        single(onnx.TensorProto.FLOAT, ("batch", 4), (1, 1), 0),
-        single(onnx.TensorProto.FLOAT, ("batch", 4), (1, 1), 0, opset=13),
+        one_split(onnx.TensorProto.FLOAT, ("batch", 4), sizes=(1, 1), axis=0),
+        one_split(onnx.TensorProto.FLOAT, ("batch", 4), sizes=(1, 1), axis=0, opset=13),
         # In a branch, the input of the split is a value of the graph around it.
         parsed(
             "(float[batch,4] x, bool flag) => (float[] y) { o = Identity (x) y = If (flag) <"

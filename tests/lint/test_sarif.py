@@ -42,7 +42,7 @@ def log_of(findings: Assessment) -> dict[str, Any]:
     return log
 
 
-def prints(findings: Assessment) -> list[dict[str, str]]:
+def fingerprints_of(findings: Assessment) -> list[dict[str, str]]:
     """The fingerprints of each result."""
     return [result["partialFingerprints"] for result in log_of(findings)["runs"][0]["results"]]
 
@@ -101,31 +101,32 @@ def test_a_result_names_its_rule_and_has_a_fingerprint_of_its_own_in_its_file(na
 
 def test_each_finding_has_its_own_fingerprint() -> None:
     """GitHub uses only primaryLocationLineHash, and derives it from the line if it is absent."""
-    nodes = [split_site(node=name, state=Invalid("wrong")) for name in "ab"]
-    glus = [split_site(node=name, recombined_by=("Mul",)) for name in "ab"]
-    for sites, count in ((nodes, 2), (glus, 1)):
-        findings = assess(sites, resolve_target(ort=""))
-        assert (
-            len({fingerprints["primaryLocationLineHash"] for fingerprints in prints(findings)})
-            == count
-        )
-        assert all(len(set(fingerprints.values())) == 1 for fingerprints in prints(findings))
-    (result,) = log_of(findings)["runs"][0]["results"]
+    sites = [split_site(node=name, state=Invalid("wrong")) for name in ("a", "b")]
+    first, second = fingerprints_of(assess(sites, resolve_target(ort="")))
+    assert first["primaryLocationLineHash"] == first["dmlsplitNode/v1"]
+    assert first["primaryLocationLineHash"] != second["primaryLocationLineHash"]
+
+
+def test_a_defect_of_several_nodes_is_one_finding_with_all_of_them() -> None:
+    sites = [split_site(node=name, recombined_by=("Mul",)) for name in ("a", "b")]
+    (result,) = log_of(assess(sites, resolve_target(ort="")))["runs"][0]["results"]
+    assert result["level"] == "warning"
     names = [location["name"] for location in result["locations"][0]["logicalLocations"]]
-    assert (result["level"], names) == ("warning", ["net/a", "net/b"])
+    assert names == ["net/a", "net/b"]
 
 
 def test_fingerprints_stay_when_other_nodes_change() -> None:
-    fewer = prints(replace(assessment(), verdicts=assessment().verdicts[2:]))
+    fewer = fingerprints_of(replace(assessment(), verdicts=assessment().verdicts[2:]))
     assert fewer
-    assert all(fingerprint in prints(assessment()) for fingerprint in fewer)
+    assert all(fingerprint in fingerprints_of(assessment()) for fingerprint in fewer)
 
 
 def test_the_fingerprints_of_a_file_stay_when_a_file_before_it_is_added() -> None:
     """A copy beside a model has the same nodes."""
-    sites = [split_site(file=name, state=Invalid("no")) for name in "ab"]
-    alone = prints(assess(sites[1:], resolve_target()))
-    assert prints(assess(sites, resolve_target())) == alone * 2
+    original, copy = (split_site(file=name, state=Invalid("no")) for name in ("a", "b"))
+    (fingerprint,) = fingerprints_of(assess([original], resolve_target()))
+    both = fingerprints_of(assess([copy, original], resolve_target()))
+    assert both == [fingerprint, fingerprint]
 
 
 HOSTILE = "[click](https://example.com) {0} }{ a\\](b) FLOAT[1,2]"

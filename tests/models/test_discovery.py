@@ -12,7 +12,7 @@ from dmlsplit.frontends.onnx import FixedSizes
 from dmlsplit.models.discovery import option_site, scan_paths
 from tests.support.command import ROOT, save
 from tests.support.fixtures import Capsys, Patch
-from tests.support.models import single
+from tests.support.models import one_split
 
 
 def test_the_models_of_this_project_are_accepted() -> None:
@@ -22,7 +22,7 @@ def test_the_models_of_this_project_are_accepted() -> None:
 
 def test_each_file_is_scanned_once_and_counted(tmp_path: Path) -> None:
     for name in ("a.onnx", "b.onnx"):
-        onnx.save(single(TensorProto.FLOAT, (6,), (2, 4), 0), tmp_path / name)
+        onnx.save(one_split(TensorProto.FLOAT, (6,), sizes=(2, 4), axis=0), tmp_path / name)
     progress: list[tuple[int, int]] = []
     paths = [str(tmp_path), str(tmp_path / "*.onnx"), str(tmp_path / "b.onnx")]
     file_scan = scan_paths(paths, lambda done, total: progress.append((done, total)))
@@ -72,7 +72,7 @@ def clone(here: Path) -> Path:
         ".venv/lib/deep/m.onnx", "env/lib/m.onnx", "sub/env/bin/m.onnx",
     )  # fmt: skip
     for name in names:
-        save(name, single(TensorProto.FLOAT, (6, 4), (2, 4), 0))
+        save(name, one_split(TensorProto.FLOAT, (6, 4), sizes=(2, 4), axis=0))
     for name in (".venv", "env", "sub/env"):
         Path(name, "pyvenv.cfg").touch()
     # Links may lead out of the folder, or in a circle.

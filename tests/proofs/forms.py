@@ -21,7 +21,7 @@ from dmlsplit.backends.cuda.launch import COUNT_64, VECTOR, KernelLaunch
 from dmlsplit.backends.cuda.planner import forms, strided, transpose
 from dmlsplit.backends.cuda.planner import rows as rows_planner
 from dmlsplit.geometry import ceil_div
-from tests.support.kernel_cases import Case
+from tests.support.kernel_cases import Case, with_launches
 
 ALIGNMENTS = (1, 2, 4, 8, 16)
 MAX_BYTES = 1 << 15
@@ -30,9 +30,17 @@ THRESHOLDS = {
     "width": (VECTOR, planner.WIDE_BYTES),
     "outputs": (rows_planner.FEW_OUTPUTS,),
 }
-# Whether numbers of items need 64 bits, and whether strides and places do: small splits are planned
-# as if they did.
-SMALL, *LARGE = tuple(product((False, True), repeat=2))
+
+
+class Numbers(NamedTuple):
+    """Which numbers need 64 bits. Small splits are planned as if they did."""
+
+    are_large: bool = False  # of items: 2^30 and more
+    are_far: bool = False  # strides and places: beyond 2^31
+
+
+SMALL_NUMBERS = Numbers()
+LARGE_NUMBERS = Numbers(True, False), Numbers(False, True), Numbers(True, True)
 
 
 class Form(NamedTuple):
@@ -105,12 +113,12 @@ def allowed(launch: KernelLaunch) -> set[str]:
 
 
 @contextmanager
-def numbers(are_large: bool, are_far: bool) -> Iterator[None]:
-    """Plans as for 2^30 items and more, and as for strides and places beyond 2^31."""
+def planned_as_for(numbers: Numbers) -> Iterator[None]:
+    """Plans as if a split had these numbers."""
     with ExitStack() as stack:
-        if are_large:
+        if numbers.are_large:
             stack.enter_context(patch.object(strided, "SMALL", 1))
-        if are_far:
+        if numbers.are_far:
             stack.enter_context(patch.object(strided, "FAR", 0))
             stack.enter_context(patch.object(rows_planner, "index_type", lambda largest: COUNT_64))
         yield
@@ -215,9 +223,7 @@ class Run(NamedTuple):
         for turn in range(turns):
             phases = (other_phases[(turn * count + n) % len(other_phases)] for n in range(count))
             addresses = sources[turn % len(sources)], first[turn % len(first)], *phases
-            case = replace(self.case, misaligned=addresses)
-            case.__dict__["launches"] = self.case.launches
-            yield case
+            yield with_launches(replace(self.case, misaligned=addresses), self.case.launches)
 
     @property
     def reached(self) -> set[str]:
@@ -255,7 +261,7 @@ def sides(case: Case) -> frozenset[str]:
         "width": {piece.run_bytes for piece in written_pieces},
         "outputs": {len(written_pieces)},
     }
-    limits = {name: around(*numbers) for name, numbers in THRESHOLDS.items()}
+    limits = {name: around(*values) for name, values in THRESHOLDS.items()}
     near = {f"{name} {size}" for name in sizes for size in sizes[name].intersection(limits[name])}
     return frozenset({*near, f"whole {written_pieces[0].total_bytes % VECTOR == 0}"})
 
@@ -263,13 +269,13 @@ def sides(case: Case) -> frozenset[str]:
 def sweep(
     is_fine: bool,
     scope: Iterable[Callable[[bool], Iterable[Case]]] = SCOPE,
-    are: tuple[bool, bool] = SMALL,
+    numbers: Numbers = SMALL_NUMBERS,
     most_bytes: int = MAX_BYTES,
 ) -> Iterator[Run]:
     """Every split of the scope, planned for all alignments, the smallest ones first."""
     scope_cases = (case for cases in scope for case in cases(is_fine))
     cases = sorted(scope_cases, key=lambda case: case.geometry.total_bytes)
-    with numbers(*are):
+    with planned_as_for(numbers):
         for case in cases:
             if not 0 < case.geometry.total_bytes <= most_bytes:
                 continue
@@ -282,20 +288,28 @@ def sweep(
                 yield Run(planned_case, pair, case_sides | is_pair)
 
 
-Reached = dict[Form, set[str]]
+Sides = dict[Form, set[str]]
 
 
-def chosen(runs: Iterable[Run], classes: Classes = COARSE) -> tuple[Reached, list[Case], Reached]:
-    """What each form must reach, splits of as few specializations as do so, and what they reach."""
+class Scope(NamedTuple):
+    """Splits that reach what each form must."""
+
+    required_sides: Sides  # of thresholds, and addresses
+    cases: list[Case]
+    covered_sides: Sides
+
+
+def chosen(runs: Iterable[Run], classes: Classes = COARSE) -> Scope:
+    """Splits of as few specializations as reach what every form of these runs must."""
     specializations: dict[Form, dict[str, dict[tuple[Any, Any], Run]]] = {}
-    required_sides: Reached = {}
+    required_sides: Sides = {}
     for run in runs:
         for launch in run.case.launches:
             form = form_of(launch, classes)
             alike = specializations.setdefault(form, {}).setdefault(launch.code.source, {})
             if alike.setdefault((run.alignments, run.sides), run) is run:
                 required_sides.setdefault(form, set()).update(run.sides, allowed(launch))
-    covered_sides: Reached = {form: set() for form in required_sides}
+    covered_sides: Sides = {form: set() for form in required_sides}
     cases = []
     for form, sources in specializations.items():
         for alike in sorted(sources.values(), key=len, reverse=True):
@@ -314,7 +328,7 @@ def chosen(runs: Iterable[Run], classes: Classes = COARSE) -> tuple[Reached, lis
                         cases.append(case)
                         for launch_form, new in reached:
                             covered_sides[launch_form] |= new
-    return required_sides, cases, covered_sides
+    return Scope(required_sides, cases, covered_sides)
 
 
 def distinct(cases: Mapping[str, Case]) -> list[str]:

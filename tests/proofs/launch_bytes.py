@@ -9,7 +9,7 @@ from dmlsplit.backends.cuda.launch import VECTOR, KernelLaunch
 from dmlsplit.backends.cuda.planner.strided import REPEATED_ITEMS
 from dmlsplit.backends.cuda.planner.transpose import Tile
 from dmlsplit.geometry import StridedCopy, ceil_div
-from tests.support.plans import known
+from tests.support.plans import constants_and_arguments
 
 Pieces = Mapping[int, StridedCopy]
 Known = Mapping[str, Any]
@@ -21,7 +21,7 @@ def bytes_of(launch: KernelLaunch, pieces: Pieces) -> dict[int, int]:
     Asserts that the launch has exactly the blocks that it needs, and that tables agree with the
     places of outputs.
     """
-    return dict(_KERNELS[launch.code.kernel](launch, known(launch), pieces))
+    return dict(_KERNELS[launch.code.kernel](launch, constants_and_arguments(launch), pieces))
 
 
 Copied = Iterator[tuple[int, int]]

@@ -17,7 +17,7 @@ from tests.proofs.test_sass import ARCHES, LAUNCHES, MARKED
 from tests.sass import listing
 from tests.support import nvrtc
 from tests.support.large_splits import LARGE
-from tests.support.plans import known
+from tests.support.plans import constants_and_arguments
 
 pytestmark = pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
 
@@ -26,7 +26,10 @@ def distinct(launches: Iterable[KernelLaunch]) -> list[KernelLaunch]:
     """One launch of each form; windows differ in their steps and alignments, too."""
     by_form: dict[Any, KernelLaunch] = {}
     for launch in launches:
-        window = known(launch).get("kStep"), known(launch).get("kAlign")
+        window = (
+            constants_and_arguments(launch).get("kStep"),
+            constants_and_arguments(launch).get("kAlign"),
+        )
         by_form.setdefault((forms.form_of(launch), *window), launch)
     return list(by_form.values())
 
@@ -43,7 +46,7 @@ def widths(text: str) -> tuple[Counter[int], Counter[int]]:
 
 def planned(launch: KernelLaunch) -> tuple[int, set[int], set[int]]:
     """The fewest loads of vectors, and the bytes that narrower loads and stores may have."""
-    constants = known(launch)
+    constants = constants_and_arguments(launch)
     match launch.code.kernel:
         case "rows":
             return constants["kLoads"], {1} - {constants["kAligned"]}, {1} - {constants["kAligned"]}
@@ -76,11 +79,11 @@ def check_all(launches: Sequence[KernelLaunch], arch: str, builds: Path) -> None
 def check(launch: KernelLaunch, arch: str, text: str) -> None:
     loads, stores = widths(text)
     least, narrow_loads, narrow_stores = planned(launch)
-    launch_facts = launch.code.kernel, arch, known(launch), loads, stores
+    launch_facts = launch.code.kernel, arch, constants_and_arguments(launch), loads, stores
     assert loads[VECTOR] >= least, launch_facts
     assert loads.keys() <= {VECTOR, *narrow_loads}, launch_facts
     assert stores.keys() <= {VECTOR, *narrow_stores}, launch_facts
-    is_narrow = known(launch).get("kItemBytes", VECTOR) < VECTOR
+    is_narrow = constants_and_arguments(launch).get("kItemBytes", VECTOR) < VECTOR
     assert stores[VECTOR] or is_narrow, launch_facts
 
 
@@ -90,7 +93,7 @@ def test_large_splits_load_and_store_vectors(arch: str, builds: Path) -> None:
         kernel_launch
         for case in LARGE.values()
         for kernel_launch in case.launches
-        if known(kernel_launch).get("kWindow")
+        if constants_and_arguments(kernel_launch).get("kWindow")
     )
     launches = [*LAUNCHES.values(), *distinct(windows)]
     assert {launch.code.kernel for launch in launches} == {"rows", "tile", "transpose", "strided"}
@@ -100,5 +103,7 @@ def test_large_splits_load_and_store_vectors(arch: str, builds: Path) -> None:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("arch", ARCHES)
 def test_every_form_loads_and_stores_vectors(arch: str, builds: Path) -> None:
-    launches = distinct(launch for run in forms.sweep(False) for launch in run.case.launches)
+    launches = distinct(
+        launch for run in forms.sweep(is_fine=False) for launch in run.case.launches
+    )
     check_all(launches, arch, builds)

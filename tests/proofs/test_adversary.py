@@ -1,13 +1,12 @@
 """The adversary's splits are planned, run on the processor, and run as machine code."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dmlsplit.backends.cuda.gpus import H200
-from dmlsplit.self_test.cases import cases as cases_of_paths
+from dmlsplit.self_test.cases import cases as self_test_cases
 from tests.host_cuda import harness
 from tests.proofs import adversary
 from tests.sass import cases
@@ -15,19 +14,20 @@ from tests.support import kernel_cases, nvrtc
 from tests.support.kernel_cases import Case, each_toolchain
 from tests.support.kernel_splits import SMALL, of_self_test
 
-# Cases that found mistakes: in `rows`, ends of rows wrapped at 2^32 bytes; in plans for `tile`, a
-# divisor was too large if the pitch was beyond 2^31 vectors; ends of outputs of a few bytes in a
-# single row were filled up with bytes after the tile, in the worst case after the shared memory.
-WRAPPED, FAR_PITCH, FILLED = 510, 2117, 977
+# Numbers of cases that found mistakes.
+ROWS_TO_4_GIB = 510  # `rows` wrapped the ends of rows at 2^32 bytes
+FAR_ROWS = 2117  # plans for `tile` had too large a divisor for a pitch beyond 2^31 vectors
+TINY_OUTPUTS = 977  # in one row; `tile` filled up their last vectors with bytes after the tile
+# As before, but the bytes after the tile were also after the shared memory.
+TILE_THAT_FILLS_SHARED_MEMORY = Case((1, 62 * 511 + 20), (511,) * 62 + (1,) * 20)
 # Its last chunk exists only because the first vector of an output begins before it.
-LEADING = 117
-BEHIND_SHARED = Case((1, 62 * 511 + 20), (511,) * 62 + (1,) * 20)
+CHUNK_FOR_A_LEAD = 117
 
 # The numbers that always run; with --slow, how many numbers are one test, and how many run for each
 # of --adversary.
 NUMBERS = {
-    "test_a_plan_copies_every_byte_once": ([range(30), [FAR_PITCH], [LEADING]], 100, 10),
-    "test_machine_code_stores_every_byte_once": ([[0], [1], [2], [WRAPPED]], 1, 1),
+    "test_a_plan_copies_every_byte_once": ([range(30), [FAR_ROWS], [CHUNK_FOR_A_LEAD]], 100, 10),
+    "test_machine_code_stores_every_byte_once": ([[0], [1], [2], [ROWS_TO_4_GIB]], 1, 1),
     "test_kernels_on_the_cpu_copy_every_byte_once": ([range(20)], 100, 2),
 }
 
@@ -54,10 +54,9 @@ def test_a_plan_copies_every_byte_once(numbers: Sequence[int]) -> None:
         adversary.check_plan(adversary.case(number))
 
 
-def test_plans_on_every_path_copy_every_byte_once() -> None:
-    for case in cases_of_paths(H200.limits):
-        if case.sm_count or " loops" in case.name:
-            adversary.check_plan(of_self_test(case))
+def test_plans_of_the_self_test_copy_every_byte_once() -> None:
+    for case in self_test_cases(H200.limits):
+        adversary.check_plan(of_self_test(case))
 
 
 @pytest.mark.parametrize(
@@ -65,27 +64,24 @@ def test_plans_on_every_path_copy_every_byte_once() -> None:
     [("rows", "qkv"), ("tile", "head_85"), ("transpose", "transposed"), ("strided", "backwards")],
 )
 def test_a_plan_with_one_block_too_many_is_rejected(kernel: str, name: str) -> None:
-    case = replace(SMALL[name])
+    case = SMALL[name]
     assert case.kernels == {kernel}
-    adversary.check_plan(case)
-    case.__dict__["launches"] = [
-        kernel_launch._replace(grid=kernel_launch.grid + 1) for kernel_launch in case.launches
-    ]
+    adversary.check_plan(case)  # as planned, it passes
+    one_more = [launch._replace(grid=launch.grid + 1) for launch in case.launches]
     with pytest.raises(AssertionError):
-        adversary.check_plan(case)
+        adversary.check_plan(kernel_cases.with_launches(case, one_more))
 
 
 def test_a_plan_without_one_of_its_launches_is_rejected() -> None:
-    case = replace(SMALL["columns_700_small_parameters"])
-    case.__dict__["launches"] = case.launches[1:]
+    case = SMALL["columns_700_small_parameters"]
     with pytest.raises(AssertionError):
-        adversary.check_plan(case)
+        adversary.check_plan(kernel_cases.with_launches(case, case.launches[1:]))
 
 
 @needs_nvrtc
 def test_machine_code_stores_every_byte_once(numbers: Sequence[int], builds: Path) -> None:
     for number in numbers:
-        cases.run(adversary.case(number), builds, adversary.borders)
+        cases.run_and_check_stores(adversary.case(number), builds, adversary.borders)
 
 
 @needs_gcc
@@ -95,7 +91,7 @@ def test_kernels_on_the_cpu_copy_every_byte_once(
 ) -> None:
     random_cases = map(adversary.case, numbers)
     fitting = [case for case in random_cases if adversary.fits_host(case)]
-    kernel_cases.check_all(fitting, builds, toolchain)
+    kernel_cases.run_and_compare(fitting, builds, toolchain)
 
 
 @needs_gcc
@@ -103,9 +99,13 @@ def test_kernels_on_the_cpu_copy_every_byte_once(
 def test_the_last_vector_of_an_output_reads_no_byte_after_the_tile(
     builds: Path, toolchain: harness.Toolchain
 ) -> None:
-    kernel_cases.check_all([adversary.case(FILLED), BEHIND_SHARED], builds, toolchain)
+    kernel_cases.run_and_compare(
+        [adversary.case(TINY_OUTPUTS), TILE_THAT_FILLS_SHARED_MEMORY],
+        builds,
+        toolchain,
+    )
 
 
 @needs_nvrtc
 def test_machine_code_stays_in_its_shared_memory(builds: Path) -> None:
-    cases.run(BEHIND_SHARED, builds)
+    cases.run_and_check_stores(TILE_THAT_FILLS_SHARED_MEMORY, builds)

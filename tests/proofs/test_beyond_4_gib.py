@@ -33,4 +33,4 @@ def test_the_last_blocks_beyond_4_gib_store_the_right_bytes(name: str, builds: P
     case = FAR[name]
     assert max(case.source.size, case.targets[0].size) > 4 * GIB
     assert case.kernels == {name.partition("_")[0]}
-    cases.run(case, builds, last_blocks)
+    cases.run_and_check_stores(case, builds, last_blocks)

@@ -1,17 +1,16 @@
 """Every form of a launch runs at every address that it allows, every path with little data."""
 
 from collections.abc import Callable, Iterable
-from itertools import product
 from math import lcm
 from pathlib import Path
 
 import pytest
 
-from dmlsplit.backends.cuda.launch import VECTOR, Assumptions
+from dmlsplit.backends.cuda.launch import VECTOR, Assumptions, KernelLaunch
 from dmlsplit.backends.cuda.planner import strided
 from tests.host_cuda import harness
 from tests.proofs import adversary, forms, paths
-from tests.proofs.forms import Reached
+from tests.proofs.forms import Numbers, Scope, Sides
 from tests.support import kernel_cases
 from tests.support.kernel_cases import Case
 from tests.support.kernel_splits import SMALL
@@ -22,25 +21,27 @@ KERNELS = ("rows", "tile", "transpose", "strided")
 
 
 @pytest.fixture(scope="module")
-def scope() -> tuple[Reached, list[Case], Reached]:
+def scope() -> Scope:
+    """Small splits that run every form at every address that it allows."""
     return forms.chosen(forms.sweep(is_fine=False))
 
 
-def check_covered(required_sides: Reached, covered_sides: Reached) -> None:
+def launches_of(cases: Iterable[Case]) -> list[KernelLaunch]:
+    return [launch for case in cases for launch in case.launches]
+
+
+def check_covered(required_sides: Sides, covered_sides: Sides) -> None:
     missing = {str(form): needs - covered_sides[form] for form, needs in required_sides.items()}
     assert not any(missing.values()), {form: needs for form, needs in missing.items() if needs}
 
 
 @needs_gcc
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_every_form_runs_at_every_address(
-    kernel: str, scope: tuple[Reached, list[Case], Reached], builds: Path
-) -> None:
-    required_sides, cases, covered_sides = scope
-    assert {form.kernel for form in required_sides} == set(KERNELS)
-    check_covered(required_sides, covered_sides)
-    few = [case for case in cases if case.launches[0].code.kernel == kernel]
-    kernel_cases.check_all(few, builds, harness.PLAIN)
+def test_every_form_runs_at_every_address(kernel: str, scope: Scope, builds: Path) -> None:
+    assert {form.kernel for form in scope.required_sides} == set(KERNELS)
+    check_covered(scope.required_sides, scope.covered_sides)
+    few = [case for case in scope.cases if case.launches[0].code.kernel == kernel]
+    kernel_cases.run_and_compare(few, builds, harness.PLAIN)
 
 
 @needs_gcc
@@ -49,28 +50,19 @@ def test_every_path_that_arguments_choose_runs(kernel: str, builds: Path) -> Non
     """Rounds, chunks, tiles of ends and loops, in any two combinations, each with little data."""
     few = [case for case in paths.splits() if kernel in case.kernels]
     assert len(few) >= 5
-    kernel_cases.check_all(few, builds, harness.PLAIN)
+    kernel_cases.run_and_compare(few, builds, harness.PLAIN)
 
 
 def test_no_split_takes_a_path_that_no_small_split_takes() -> None:
     """Nothing that arguments choose, and no two choices, whatever the limits of the device."""
     small = [*paths.splits(), *SMALL.values()]  # all of which run, here and in test_kernels.py
-    small_paths = paths.ways(kernel_launch for case in small for kernel_launch in case.launches)
-    other_cases = [*LARGE.values(), *map(adversary.case, range(180))]
-    assert small_paths >= paths.ways(
-        kernel_launch for case in other_cases for kernel_launch in case.launches
-    )
+    large_and_random = [*LARGE.values(), *map(adversary.case, range(180))]
+    assert paths.ways(launches_of(small)) >= paths.ways(launches_of(large_and_random))
 
 
-def test_every_launch_of_chosen_and_random_splits_has_a_listed_form(
-    scope: tuple[Reached, list[Case], Reached],
-) -> None:
-    """Neither one chosen by hand nor a random one."""
-    other_cases = [*SMALL.values(), *LARGE.values()]
-    other_cases += map(adversary.case, range(60))
-    launches = [launch for case in other_cases for launch in case.launches]
-    assert len(launches) > 300
-    assert {forms.form_of(launch) for launch in launches} <= scope[0].keys()
+def test_every_launch_of_chosen_and_random_splits_has_a_listed_form(scope: Scope) -> None:
+    cases = [*SMALL.values(), *LARGE.values(), *map(adversary.case, range(60))]
+    assert {forms.form_of(launch) for launch in launches_of(cases)} <= scope.required_sides.keys()
 
 
 @needs_gcc
@@ -81,45 +73,47 @@ def test_a_misaligned_access_is_rejected(builds: Path, monkeypatch: pytest.Monke
         return lcm(unit, VECTOR) == assumed.output_alignment == VECTOR
 
     monkeypatch.setattr(strided, "_is_direct", is_direct)
-    _, cases, _ = forms.chosen(forms.sweep(False, [lambda _: [Case((257, 8), (4, 4))]]))
+    pairs_of_4_bytes = Case((257, 8), (4, 4))
+    scope = forms.chosen(forms.sweep(is_fine=False, scope=[lambda _: [pairs_of_4_bytes]]))
     with pytest.raises(harness.KernelFaultError, match="misaligned address: 4 bytes"):
-        kernel_cases.check_all(cases, builds, harness.PLAIN)
-
-
-PARTS = list(product(forms.SCOPE, (forms.SMALL, *forms.LARGE)))
+        kernel_cases.run_and_compare(scope.cases, builds, harness.PLAIN)
 
 
 @pytest.mark.slow
 @needs_gcc
-def test_forms_with_64_bit_numbers_run_at_every_address(
-    scope: tuple[Reached, list[Case], Reached], builds: Path
-) -> None:
-    """Forms whose code is another one than with small numbers."""
-    scope_sources = {launch.code.source for case in scope[1] for launch in case.launches}
-    loops = forms.nested, forms.uneven  # whose strides and numbers of items may need 64 bits
-    required_sides, cases, covered_sides = forms.chosen(forms.sweep(False, loops, forms.LARGE[-1]))
-    check_covered(required_sides, covered_sides)
-    few = [
+def test_forms_with_64_bit_numbers_run_at_every_address(scope: Scope, builds: Path) -> None:
+    """Only the code that small numbers do not have is run: test_every_form ran the rest."""
+    with_64_bits = forms.chosen(
+        forms.sweep(
+            is_fine=False,
+            scope=[forms.nested, forms.uneven],  # whose strides and numbers of items may need them
+            numbers=Numbers(are_large=True, are_far=True),
+        )
+    )
+    check_covered(with_64_bits.required_sides, with_64_bits.covered_sides)
+    code_that_ran = {launch.code.source for launch in launches_of(scope.cases)}
+    new_cases = [
         case
-        for case in cases
-        if scope_sources.isdisjoint(kernel_launch.code.source for kernel_launch in case.launches)
+        for case in with_64_bits.cases
+        if code_that_ran.isdisjoint(launch.code.source for launch in case.launches)
     ]
-    assert len(few) > 100
-    kernel_cases.check_all(few, builds, harness.PLAIN)
+    assert new_cases
+    kernel_cases.run_and_compare(new_cases, builds, harness.PLAIN)
 
 
 @pytest.mark.exhaustive
 @needs_gcc
-@pytest.mark.parametrize(("cases", "are"), PARTS)
+@pytest.mark.parametrize("cases", forms.SCOPE)
+@pytest.mark.parametrize("numbers", [forms.SMALL_NUMBERS, *forms.LARGE_NUMBERS])
 def test_every_form_of_the_finer_classes_runs_at_every_pair_of_alignments(
     cases: Callable[[bool], Iterable[Case]],
-    are: tuple[bool, bool],
-    scope: tuple[Reached, list[Case], Reached],
+    numbers: Numbers,
+    scope: Scope,
     builds: Path,
 ) -> None:
-    runs = list(forms.sweep(True, [cases], are))
-    coarse = {forms.form_of(launch) for run in runs for launch in run.case.launches}
-    assert coarse <= scope[0].keys()
-    required_sides, few, covered_sides = forms.chosen(runs, forms.FINE)
-    check_covered(required_sides, covered_sides)
-    kernel_cases.check_all(few, builds, harness.SANITIZED)
+    runs = list(forms.sweep(True, [cases], numbers))
+    coarse_forms = {forms.form_of(launch) for launch in launches_of(run.case for run in runs)}
+    assert coarse_forms <= scope.required_sides.keys()
+    finer = forms.chosen(runs, forms.FINE)
+    check_covered(finer.required_sides, finer.covered_sides)
+    kernel_cases.run_and_compare(finer.cases, builds, harness.SANITIZED)

@@ -132,4 +132,4 @@ def test_no_number_of_a_random_large_launch_wraps(
 @pytest.mark.slow
 def test_no_number_of_a_small_launch_wraps(builds: Path) -> None:
     cases = [SMALL[name] for name in forms.distinct(SMALL)]
-    kernel_cases.check_all(cases, builds, harness.CHECKED)
+    kernel_cases.run_and_compare(cases, builds, harness.CHECKED)

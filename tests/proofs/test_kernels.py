@@ -39,7 +39,7 @@ def test_no_case_depends_on_the_order_of_threads(builds: Path) -> None:
         if kernel_launch.shared_bytes
     }
     assert shared == {"strided", "tile", "transpose"}
-    kernel_cases.check_all(list(SMALL.values()), builds, harness.COUNTING)
+    kernel_cases.run_and_compare(list(SMALL.values()), builds, harness.COUNTING)
 
 
 @pytest.mark.parametrize("name", ["narrow_3x3", "transposed_bytes"])
@@ -74,4 +74,4 @@ def test_scaled_workloads_give_the_bytes_of_numpy(
         for width in [workload.element_bytes]
         for where in {(0, 0), workload.misaligned, (width, 3 * width)}
     ]
-    kernel_cases.check_all(cases, builds, toolchain)
+    kernel_cases.run_and_compare(cases, builds, toolchain)

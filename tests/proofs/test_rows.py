@@ -84,7 +84,7 @@ def test_the_machine_code_stores_every_byte_once(
     builds: Path, case: Case, chunks: tuple[int, Block]
 ) -> None:
     with small_chunks(*chunks):
-        sass.run(case, builds)
+        sass.run_and_check_stores(case, builds)
 
 
 @needs_nvrtc
@@ -95,4 +95,4 @@ def test_the_blocks_at_the_end_of_a_very_wide_row_store_the_right_bytes(builds: 
     (launch,) = case.launches
     assert TypedValue("bool", "kOneRow", 0) in launch.code.constants
     end_of_row = width // plans.arguments(launch)["tile_bytes"]
-    sass.run(case, builds, lambda launch: [end_of_row - 1, end_of_row])
+    sass.run_and_check_stores(case, builds, lambda launch: [end_of_row - 1, end_of_row])

@@ -20,7 +20,7 @@ from tests.sass import listing
 from tests.support import kernel_cases, nvrtc
 from tests.support.kernel_cases import Case
 from tests.support.large_splits import LARGE
-from tests.support.plans import known
+from tests.support.plans import constants_and_arguments
 
 # The one that the figures are about; the oldest and the newest; then others.
 ARCHES = ("sm_90", "sm_75", "sm_120", "sm_100", "sm_80", "sm_86", "sm_89")
@@ -140,7 +140,7 @@ def test_code_has_no_spill_or_call_and_the_planned_bytes_in_flight(name: str, bu
 
 def vector_bytes(launch: KernelLaunch) -> tuple[int, int]:
     """The bytes that a thread can store and load at once, by the plan."""
-    constants = known(launch)
+    constants = constants_and_arguments(launch)
     if launch.code.kernel == "strided":
         return constants["kItemBytes"], VECTOR * (constants["kChannels"] > 1)
     return VECTOR, VECTOR

@@ -52,14 +52,14 @@ def whole(request: pytest.FixtureRequest, builds: Path) -> Path:
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_launches_store_every_byte_once(name: str, whole: Path) -> None:
-    cases.run(WHOLE[name], whole)
+    cases.run_and_check_stores(WHOLE[name], whole)
 
 
 @pytest.mark.parametrize("names", PARTS)
 def test_remaining_small_cases_store_every_byte_once(names: list[str], builds: Path) -> None:
     disassemble((SMALL[name] for name in names), builds)
     for name in names:
-        cases.run(SMALL[name], builds)
+        cases.run_and_check_stores(SMALL[name], builds)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import pytest
 
 from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.planner import plan
-from tests.support.descriptors import packed
+from tests.support.descriptors import packed_split
 
 CALLS = 300
 WIDTH = 2  # bytes of an element
@@ -43,7 +43,9 @@ def anchors(draw: np.random.Generator) -> Iterator[Split]:
 def specializations(split: Split) -> tuple[set[str], set[str]]:
     """The sources that a call needs, and those that a first call compiles."""
     shape, axis, sizes = split
-    launches = plan(packed(shape, axis, sizes, WIDTH), 16, 16, H200.limits)
+    launches = plan(
+        packed_split(shape, axis=axis, sizes=sizes, element_bytes=WIDTH), 16, 16, H200.limits
+    )
     first = [kernel_launch for launch in launches for kernel_launch in (launch, *launch.siblings())]
     return {kernel_launch.code.source for kernel_launch in launches}, {
         kernel_launch.code.source for kernel_launch in first

@@ -1,7 +1,6 @@
 """No specialization that the planner can choose spills; all leave room for the planned blocks."""
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from tests.proofs.test_sass import ARCHES, check_spills
 from tests.sass import launch as sass
 from tests.support import nvrtc
 from tests.support.kernel_cases import Case
-from tests.support.plans import known
+from tests.support.plans import constants_and_arguments
 
 pytestmark = pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
 BRANCHES = "kUnit kAligned kEdges kWindow Index input_strides".split()
@@ -40,7 +39,9 @@ def heaviest(runs: Iterable[forms.Run]) -> list[KernelLaunch]:
     """Of specializations with the same branches and types, the one with most bytes in flight."""
     largest: dict[Any, KernelLaunch] = {}
     for launch in specializations(runs).values():
-        have = known(launch) | {member.name: member.type for member in launch.code.members}
+        have = constants_and_arguments(launch) | {
+            member.name: member.type for member in launch.code.members
+        }
         is_deep = have.get("kDimensions", 0) >= strided.MAX_CHEAP_DEPTH
         kind = launch.code.kernel, is_deep, bool(have.get("kStagedAlign")), *map(have.get, BRANCHES)
         largest[kind] = max(largest.get(kind, launch), launch, key=in_flight)
@@ -48,30 +49,37 @@ def heaviest(runs: Iterable[forms.Run]) -> list[KernelLaunch]:
 
 
 def in_flight(launch: KernelLaunch) -> tuple[int, int]:
-    return launch.bytes_in_flight * launch.code.resident, known(launch).get("kDimensions", 0)
+    return launch.bytes_in_flight * launch.code.resident, constants_and_arguments(launch).get(
+        "kDimensions", 0
+    )
 
 
 def test_the_specializations_with_most_bytes_in_flight_do_not_spill(builds: Path) -> None:
-    launches = heaviest(forms.sweep(False, [forms.nested], forms.LARGE[-1]))
+    launches = heaviest(
+        forms.sweep(False, [forms.nested], forms.Numbers(are_large=True, are_far=True))
+    )
     assert len(launches) >= 10
     check_spills(launches, builds, [sass.ARCH])
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("arch", ["sm_90", "sm_100", "sm_120"])
-@pytest.mark.parametrize("are", [(False, True), (True, True)])
+@pytest.mark.parametrize(
+    "numbers", [forms.Numbers(are_far=True), forms.Numbers(are_large=True, are_far=True)]
+)
 def test_the_heaviest_64_bit_specializations_do_not_spill(
-    are: tuple[bool, bool], arch: str, builds: Path
+    numbers: forms.Numbers, arch: str, builds: Path
 ) -> None:
     """Strides of 64 bits, on the architectures on which specializations have spilled before."""
-    runs = forms.sweep(False, are=are, most_bytes=1 << 40)
+    runs = forms.sweep(is_fine=False, numbers=numbers, most_bytes=1 << 40)
     check_spills(heaviest(runs), builds, [arch])
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize(("cases", "are"), list(product(forms.SCOPE, (forms.SMALL, *forms.LARGE))))
+@pytest.mark.parametrize("cases", forms.SCOPE)
+@pytest.mark.parametrize("numbers", [forms.SMALL_NUMBERS, *forms.LARGE_NUMBERS])
 def test_no_specialization_spills(
-    cases: Callable[[bool], Iterator[Case]], are: tuple[bool, bool], builds: Path
+    cases: Callable[[bool], Iterator[Case]], numbers: forms.Numbers, builds: Path
 ) -> None:
-    launches = specializations(forms.sweep(True, [cases], are, most_bytes=1 << 40)).values()
+    launches = specializations(forms.sweep(True, [cases], numbers, most_bytes=1 << 40)).values()
     check_spills(launches, builds, ARCHES)

@@ -12,7 +12,7 @@ def every_block(launch: KernelLaunch) -> Sequence[int]:
     return range(launch.grid)
 
 
-def run(
+def run_and_check_stores(
     case: Case, builds: Path, blocks: Callable[[KernelLaunch], Sequence[int]] = every_block
 ) -> None:
     """Run some blocks of each launch, and check the bytes that they store."""

@@ -146,7 +146,7 @@ def test_neighbouring_outputs_have_different_phases_unless_they_are_aligned() ->
 def test_the_layouts_have_every_size_and_every_mode() -> None:
     needed_pairs = {
         mode
-        for run in forms.sweep(False)
+        for run in forms.sweep(is_fine=False)
         for kernel_launch in run.case.launches
         for mode in sizes(kernel_launch)
     }
@@ -277,14 +277,15 @@ def test_every_byte_of_a_large_split_is_compared(number: int, reduced: None) -> 
 def test_a_wrong_byte_of_a_speed_fails_the_self_test(monkeypatch: pytest.MonkeyPatch) -> None:
     compile_program = CpuBackend.compile
 
-    def wrong(backend: CpuBackend, geometry: SplitGeometry) -> Any:
+    def reading_one_byte_late(backend: CpuBackend, geometry: SplitGeometry) -> Any:
         program = compile_program(backend, geometry)
+        # The splits whose speed is measured have about MIN_BYTES, all others much less.
         if geometry.total_bytes < MIN_BYTES - (1 << 14):
             return program
         return SimpleNamespace(bind=lambda src, dsts: program.bind(src + 1, dsts))
 
     monkeypatch.setattr(stages, "cases", lambda _: LAYOUTS)
-    monkeypatch.setattr(CpuBackend, "compile", wrong)
+    monkeypatch.setattr(CpuBackend, "compile", reading_one_byte_late)
     test = dml.selftest("cpu", seconds=0)
     assert test.status == 1
     wrong_names = [result.case.name for result in test.results if result.difference]

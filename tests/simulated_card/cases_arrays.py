@@ -13,7 +13,7 @@ import dmlsplit as dml
 from dmlsplit.arrays import CUPY, to_device, to_host, view
 from dmlsplit.arrays.adapter import NewArrays
 from tests.simulated_card import card
-from tests.support.gpu_arrays import Interface, noise, operator
+from tests.support.gpu_arrays import Interface, compiled_split, noise
 
 SIZES = (1, 2, 5)
 
@@ -96,7 +96,7 @@ LIBRARIES = {
 def test_a_split_waits_for_pending_work_of_another_library(library: str, call_form: str) -> None:
     """An operator runs on `stream`, so that stream must wait."""
     source, producer, array, _fresh = written_late()
-    op = operator((40, 8), SIZES)
+    op = compiled_split((40, 8), SIZES)
     foreign = LIBRARIES[library](source, producer)
     side = cupy.cuda.Stream(non_blocking=True)
     if call_form == "split":
@@ -131,7 +131,7 @@ def test_another_library_imports_outputs_on_the_stream_that_writes_them() -> Non
     side = cupy.cuda.Stream(non_blocking=True)
     source = Consumer(cupy.asarray(noise((40, 8), "f4")))
     cupy.cuda.Device().synchronize()
-    operator((40, 8), SIZES)(source, stream=side)
+    compiled_split((40, 8), SIZES)(source, stream=side)
     assert source.streams == [side.ptr] * 3
 
 
@@ -180,11 +180,11 @@ def test_stream_ordered_outputs_belong_to_the_given_stream(stream_ordered: None)
     source = cupy.asarray(array)
     cupy.cuda.Device().synchronize()
     side = cupy.cuda.Stream(non_blocking=True)
-    pieces = operator((40, 8), SIZES)(source, stream=side)
+    pieces = compiled_split((40, 8), SIZES)(source, stream=side)
     with side:
         check(pieces, array)
     # Dropped while work on them is queued: they are freed when `side` is done with them.
-    operator((40, 8), SIZES)(source, stream=side)
+    compiled_split((40, 8), SIZES)(source, stream=side)
     cupy.cuda.Stream.null.synchronize()
     cupy.cuda.Device().synchronize()
 
@@ -281,7 +281,7 @@ def test_an_array_of_a_lost_device_is_reported_with_cudas_error() -> None:
 
 @pytest.mark.parametrize("is_binding", [False, True])
 def test_an_operator_waits_once_for_the_stream_of_its_input(is_binding: bool) -> None:
-    op, array = operator((4,), (1, 3), 0), cupy.zeros(4, "f4")
+    op, array = compiled_split((4,), (1, 3), axis=0), cupy.zeros(4, "f4")
     made_on, call_stream = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
     source = Interface(array, stream=made_on.ptr)
     with card.calls() as cuda_calls:

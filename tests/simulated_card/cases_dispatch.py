@@ -17,8 +17,8 @@ from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.execution import jax
 from tests.simulated_card import card
-from tests.support.descriptors import packed
-from tests.support.gpu_arrays import bound, noise, operator, problem, same
+from tests.support.descriptors import packed_split
+from tests.support.gpu_arrays import bound, compiled_split, is_split_into, noise, source_and_outputs
 
 LAUNCH, SET = "cuLaunchKernel", "cudaSetDevice"
 
@@ -41,17 +41,19 @@ def bound_rows(source: Any, outs: list[Any], device: str = "cuda:0") -> dml.Boun
 
 
 def test_a_dispatch_is_one_launch_and_nothing_else() -> None:
-    source, outs = problem()
+    source, outs = source_and_outputs()
     split = bound(source, outs)
     for _ in range(3):
         assert calls_of(split.dispatch) == [LAUNCH]
-    assert same(source, outs)
+    assert is_split_into(source, outs)
 
 
 def test_the_number_of_launches_is_as_planned() -> None:
     source, outs = many_outputs(9000)
     split = bound_rows(source, outs)
-    geometry = packed(source.shape, 0, [1] * 9000, 4, input_strides=source.strides)
+    geometry = packed_split(
+        source.shape, axis=0, sizes=[1] * 9000, element_bytes=4, input_strides=source.strides
+    )
     launch_count = len(plan(geometry, 16, 16, H200.limits))
     assert launch_count > 2
     assert calls_of(split.dispatch) == [LAUNCH] * launch_count
@@ -67,7 +69,7 @@ def test_a_launch_is_queued_on_the_given_stream(number: int | None) -> None:
     own_stream, other_stream = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
     stream = {0: cupy.cuda.Stream.null, 1: cupy.cuda.Stream.null, 2: cupy.cuda.Stream.ptds}
     waited, call_stream = stream.get(number, own_stream), own_stream if number is None else number
-    source, outs = problem()
+    source, outs = source_and_outputs()
     split = bound(source, outs)
     cupy.cuda.Device().synchronize()
     with other_stream:  # CuPy's current stream, which the given one replaces
@@ -78,15 +80,15 @@ def test_a_launch_is_queued_on_the_given_stream(number: int | None) -> None:
     assert card.pending() == 1
     waited.synchronize()
     assert card.pending() == 0
-    assert same(source, outs)
-    (piece,) = operator(source.shape, source.shape[:1], 0)(source, stream=call_stream)
+    assert is_split_into(source, outs)
+    (piece,) = compiled_split(source.shape, source.shape[:1], axis=0)(source, stream=call_stream)
     waited.synchronize()
     assert piece.get().tobytes() == source.get().tobytes()
 
 
 def test_a_bound_operator_keeps_its_buffers_alive() -> None:
     with cupy.cuda.using_allocator(None):
-        source, outs = problem()
+        source, outs = source_and_outputs()
         split = bound(source, outs)
         before = card.memory_used(0)
         del source, outs
@@ -100,7 +102,7 @@ def test_a_bound_operator_keeps_its_buffers_alive() -> None:
 
 
 def test_a_capture_holds_one_launch_that_every_replay_repeats() -> None:
-    source, outs = problem()
+    source, outs = source_and_outputs()
     split = bound(source, outs)
     stream = cupy.cuda.Stream(non_blocking=True)
     cupy.cuda.Device().synchronize()
@@ -115,18 +117,18 @@ def test_a_capture_holds_one_launch_that_every_replay_repeats() -> None:
         cupy.cuda.Device().synchronize()
         graph.launch(stream)
         stream.synchronize()
-        assert same(source, outs)
+        assert is_split_into(source, outs)
 
 
 def test_a_thread_without_a_context_may_launch() -> None:
-    source, outs = problem()
+    source, outs = source_and_outputs()
     split = bound(source, outs)
     split.dispatch()
     with ThreadPoolExecutor(1) as pool:
         cuda_calls = pool.submit(calls_of, split.dispatch).result()
     assert cuda_calls.count(LAUNCH) == 1
     assert not {"cudaMalloc", "cudaStreamSynchronize", "cudaMemcpyAsync"} & set(cuda_calls)
-    assert same(source, outs)
+    assert is_split_into(source, outs)
 
 
 def test_another_device_is_current_only_during_the_launch() -> None:
@@ -179,8 +181,8 @@ def test_a_handle_of_another_devices_stream_is_refused_by_cuda() -> None:
 
 
 def test_a_binding_that_breaks_a_rule_is_refused_without_a_launch() -> None:
-    source, outs = problem()
-    op, small = operator(source.shape, (100, 200)), cupy.zeros(64, "u1")
+    source, outs = source_and_outputs()
+    op, small = compiled_split(source.shape, (100, 200)), cupy.zeros(64, "u1")
     wrong = {
         "DML-BIND-SIZE": [dml.BufferBinding(small), outs[1]],
         "DML-BIND-OFFSET-ALIGNMENT": [dml.BufferBinding(outs[1], 8), outs[0]],
@@ -199,13 +201,13 @@ def test_a_binding_that_breaks_a_rule_is_refused_without_a_launch() -> None:
 
 
 def test_an_array_goes_only_to_an_operator_on_its_own_device() -> None:
-    source, _ = problem()
+    source, _ = source_and_outputs()
     with pytest.raises(dml.InvalidArgumentError, match=r"an array on cpu.*on cuda:0"):
-        operator(source.shape, (100, 200))(source.get())
+        compiled_split(source.shape, (100, 200))(source.get())
     with pytest.raises(dml.InvalidArgumentError, match=r"an array on cuda:0.*on cpu"):
-        operator(source.shape, (100, 200), device="cpu")(source)
+        compiled_split(source.shape, (100, 200), device="cpu")(source)
     with pytest.raises(dml.InvalidArgumentError, match=r"an array on cuda:0.*on cuda:1"):
-        operator(source.shape, (100, 200), device="cuda:1")(source)
+        compiled_split(source.shape, (100, 200), device="cuda:1")(source)
 
 
 def test_a_split_without_bytes_launches_nothing() -> None:
@@ -224,8 +226,8 @@ def test_a_given_stream_is_recorded_for_the_arrays_that_it_uses(
     monkeypatch.setattr(
         type(CUPY), "record_stream", lambda _, array, stream: uses.append((array, stream))
     )
-    source, outs = problem()
-    op = operator(source.shape, (100, 200))
+    source, outs = source_and_outputs()
+    op = compiled_split(source.shape, (100, 200))
     op(source)
     op.dispatch(source, outs)
     assert not uses
@@ -251,18 +253,18 @@ def test_arrays_are_viewed_on_the_stream_of_the_call(
         return enter(self, *arguments)
 
     monkeypatch.setattr(driver.Driver, "on_stream", on_stream)
-    source, outs = problem()
+    source, outs = source_and_outputs()
     own_stream = cupy.cuda.Stream(non_blocking=True)
     cupy.cuda.Device().synchronize()
     stream: Any = (
         own_stream if is_cupys else SimpleNamespace(__cuda_stream__=own_stream.__cuda_stream__)
     )
-    op = operator(source.shape, (100, 200))
+    op = compiled_split(source.shape, (100, 200))
     op(source, stream=stream)
     op.dispatch(source, outs, stream)
     assert entered == [(0, own_stream.ptr, own_stream if is_cupys else None)] * 2
     own_stream.synchronize()
-    assert same(source, outs)
+    assert is_split_into(source, outs)
 
 
 def test_the_callback_of_jax_is_one_launch_on_xlas_stream() -> None:
@@ -281,4 +283,4 @@ def test_the_callback_of_jax_is_one_launch_on_xlas_stream() -> None:
     assert card.pending() == 2
     stream.synchronize()
     with cupy.cuda.Device(1):
-        assert same(source, pieces)
+        assert is_split_into(source, pieces)

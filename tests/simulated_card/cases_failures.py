@@ -18,10 +18,10 @@ from tests.support.gpu_arrays import (
     Interface,
     another_driver,
     bound,
+    compiled_split,
+    is_split_into,
     noise,
-    operator,
-    problem,
-    same,
+    source_and_outputs,
 )
 
 LAUNCHES = {
@@ -41,7 +41,7 @@ LAUNCHES = {
 @pytest.mark.parametrize("status", LAUNCHES)
 def test_a_failed_launch_raises_an_error_and_the_next_launch_works(status: int) -> None:
     kind, message = LAUNCHES[status]
-    source, outs = problem()
+    source, outs = source_and_outputs()
     split = bound(source, outs)
     card.fail("cuLaunchKernel", status)
     with pytest.raises(dml.DmlError, match=message) as failure:
@@ -49,11 +49,11 @@ def test_a_failed_launch_raises_an_error_and_the_next_launch_works(status: int) 
     assert type(failure.value) is kind
     assert not any(out.get().any() for out in outs)
     split.dispatch()
-    assert same(source, outs)
+    assert is_split_into(source, outs)
 
 
 def compiled(source: Any) -> dml.CompiledOperator:
-    return operator(source.shape, (100, 200))
+    return compiled_split(source.shape, (100, 200))
 
 
 def foreign(array: Any) -> Interface:
@@ -79,7 +79,7 @@ CALLS: dict[str, Callable[[Any, list[Any], dml.BoundOperator], object]] = {
 
 @pytest.mark.parametrize("call", CALLS)
 def test_a_lost_device_is_reported_by_every_call(call: str) -> None:
-    source, outs = problem()
+    source, outs = source_and_outputs()
     if call == "split of a new shape":
         outs = [cupy.zeros((512, 99), "f4"), cupy.zeros((512, 201), "f4")]
     dispatched = bound(source, outs) if call != "split of a new shape" else None
@@ -116,7 +116,7 @@ def test_a_kernel_that_cannot_be_loaded_is_an_error_and_the_next_call_loads_it(
         with pytest.raises(dml.DmlError, match=message) as failure:
             dml.split(source, (11, 20), 1)
         assert type(failure.value) is kind
-        assert same(source, dml.split(source, (11, 20), 1))
+        assert is_split_into(source, dml.split(source, (11, 20), 1))
 
 
 def test_a_kernel_that_does_not_compile_shows_the_compilers_log(

@@ -15,7 +15,7 @@ from dmlsplit.lint.advice_texts import Advice
 from dmlsplit.lint.verdict import Verdict
 from dmlsplit.messages import Note
 from tests.support.fixtures import Capsys
-from tests.support.models import model, single, split_nodes
+from tests.support.models import model, one_split, split_nodes
 from tests.support.openvino_files import weights
 
 FLOAT = TensorProto.FLOAT
@@ -108,7 +108,7 @@ def custom() -> onnx.ModelProto:
 
 
 def external() -> onnx.ModelProto:
-    content = single(FLOAT, (2, 6), (2, 4), 1)
+    content = one_split(FLOAT, (2, 6), sizes=(2, 4), axis=1)
     sizes = content.graph.node.pop(0).attribute[0].t
     content.graph.initializer.append(numpy_helper.from_array(numpy_helper.to_array(sizes), "s"))
     content.graph.node[0].input[1] = "s"

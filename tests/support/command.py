@@ -17,7 +17,7 @@ from onnx import TensorProto
 
 from dmlsplit.cli import main
 from dmlsplit.cli.terminal import STOP_SIGNALS
-from tests.support.models import single
+from tests.support.models import one_split
 from tests.support.onnx_graphs import field, varint
 
 ROOT = Path(__file__).parents[2]
@@ -50,13 +50,13 @@ def started(
             signal.signal(number, before)
 
 
-def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+def every_parser(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
     """A parser and those of its commands."""
     yield parser
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for command in action.choices.values():
-                yield from parsers(command)
+                yield from every_parser(command)
 
 
 def ran(*line: str, **options: Any) -> "subprocess.CompletedProcess[str]":
@@ -110,7 +110,9 @@ def save(name: str, content: onnx.ModelProto) -> None:
     onnx.save(content, name)
 
 
-def judged(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, str]]:
+def status_and_verdicts(
+    capsys: pytest.CaptureFixture[str], *arguments: str
+) -> tuple[int, dict[str, str]]:
     """Exit status, and verdicts by file, graph and node."""
     capsys.readouterr()
     status = main(["validate", *arguments, "--format", "json"])
@@ -125,7 +127,7 @@ def sparse_model(path: Path, weights: int, copies: int = 1) -> None:
         """The beginning of a field whose content follows."""
         return varint(number << 3 | 2) + varint(size)
 
-    graph = single(TensorProto.FLOAT, (6, 4), (2, 4), 0).graph
+    graph = one_split(TensorProto.FLOAT, (6, 4), sizes=(2, 4), axis=0).graph
     nodes = graph.SerializeToString()
     nodes += field(1, graph.node[1].SerializeToString()) * (copies - 1)
     dims, kind, name = field(1, 1) + field(1, weights // 4), field(2, 1), field(8, b"w")

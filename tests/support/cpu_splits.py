@@ -8,7 +8,7 @@ import numpy as np
 
 from dmlsplit.backends import Program
 from dmlsplit.geometry import SplitGeometry, split_geometry
-from tests.support.descriptors import carry_out, packed
+from tests.support.descriptors import carry_out, packed_split
 
 GUARD, MARGIN = 0xA5, 8
 
@@ -70,7 +70,7 @@ def edge_splits() -> list[CpuSplit]:
 
 
 def _runs(run: int, step: int, count: int = 40) -> CpuSplit:
-    geometry = packed((count, run), 1, (run,), 1, input_strides=(step, 1))
+    geometry = packed_split((count, run), axis=1, sizes=(run,), input_strides=(step, 1))
     first = (count - 1) * -step
     source = np.random.default_rng(run).integers(0, 256, first + run, np.uint8)
     return CpuSplit(geometry, source, first, [0], [count * run])
@@ -91,7 +91,9 @@ def _packed(draw: random.Random) -> tuple[SplitGeometry, int, int]:
     rows = draw.randint(1, max(1, min(900, (96 << 10) // max(1, pitch * width))))
     step = (pitch + (draw.random() < 0.2)) * width
     first = draw.randrange(70)
-    geometry = packed((rows, pitch), 1, pieces, width, input_strides=(step, width))
+    geometry = packed_split(
+        (rows, pitch), axis=1, sizes=pieces, element_bytes=width, input_strides=(step, width)
+    )
     return geometry, first, first + rows * step - (step - pitch * width)
 
 

@@ -124,13 +124,15 @@ def carry_out(piece: StridedCopy, source: np.ndarray, first: int, target: np.nda
         ]
 
 
-def packed(
+def packed_split(
     shape: Sequence[int],
     axis: int,
     sizes: Sequence[int],
-    width: int,
+    element_bytes: int = 1,
     input_strides: Sequence[int] | None = None,
 ) -> SplitGeometry:
     """The geometry of a tensor, packed unless it has strides, split into packed pieces."""
-    strides = packed_byte_strides(tuple(shape), width) if input_strides is None else input_strides
-    return split_geometry(shape, axis, sizes, width, strides, [None] * len(sizes))
+    strides = (
+        packed_byte_strides(tuple(shape), element_bytes) if input_strides is None else input_strides
+    )
+    return split_geometry(shape, axis, sizes, element_bytes, strides, [None] * len(sizes))

@@ -35,13 +35,14 @@ def ramp(count: int, start: float, delta: float) -> dict[str, Any]:
 
 
 def model(**changes: Any) -> dict[str, Any]:
+    """Splits A, which has 1 to 6, into B, C and D of 2, 1 and 3 values, and prints them."""
     content = {
         "resources": {
             "A": values(F32, [1, 2, 3, 4, 5, 6]),
             **{name: zeros(size) for name, size in zip("BCD", (2, 1, 3), strict=True)},
         },
         "dispatchables": {"cut": {"type": "DML_OPERATOR_SPLIT", "desc": split_desc()}},
-        "commands": [dispatch(**BOUND), *(prints(name) for name in "BCD")],
+        "commands": [dispatch(**A_INTO_B_C_D), *(prints(name) for name in "BCD")],
     }
     for key, value in changes.items():
         if isinstance(value, dict):
@@ -63,7 +64,7 @@ def writes(resource: str, path: str, **more: Any) -> dict[str, Any]:
     return {"type": "writeFile", "resource": resource, "targetPath": path, **more}
 
 
-BOUND = {"InputTensor": "A", "OutputTensors": ["B", "C", "D"]}
+A_INTO_B_C_D = {"InputTensor": "A", "OutputTensors": ["B", "C", "D"]}
 
 
 Run = Callable[..., list[str]]

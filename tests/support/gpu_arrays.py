@@ -19,7 +19,7 @@ def noise(shape: tuple[int, ...], dtype: str = "u1", seed: int = 0) -> np.ndarra
     return np.frombuffer(np.random.default_rng(seed).bytes(count), dtype).reshape(shape)
 
 
-def operator(
+def compiled_split(
     shape: tuple[int, ...],
     sizes: Sequence[int],
     axis: int = 1,
@@ -33,7 +33,7 @@ def operator(
 
 def bound(source: Any, outs: list[Any], axis: int = 1, device: str = "cuda") -> dml.BoundOperator:
     sizes = [out.shape[axis] for out in outs]
-    return operator(source.shape, sizes, axis, device).bind(source, outs)
+    return compiled_split(source.shape, sizes, axis=axis, device=device).bind(source, outs)
 
 
 class Interface:
@@ -48,14 +48,14 @@ class Interface:
         self.__cuda_array_interface__ = described
 
 
-def problem(columns: int = 100) -> tuple[Any, list[Any]]:
+def source_and_outputs(columns: int = 100) -> tuple[Any, list[Any]]:
     import cupy
 
     source = cupy.asarray(noise((512, 3 * columns), "u4").view("f4"))
     return source, [cupy.zeros((512, columns), "f4"), cupy.zeros((512, 2 * columns), "f4")]
 
 
-def same(source: Any, outs: list[Any]) -> bool:
+def is_split_into(source: Any, outs: list[Any]) -> bool:
     output_values = np.concatenate([out.get() for out in outs], 1)
     return bool(output_values.tobytes() == source.get().tobytes())
 

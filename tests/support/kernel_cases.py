@@ -242,8 +242,8 @@ def chosen(request: pytest.FixtureRequest, test: Callable[..., None]) -> list[st
     return [i.callspec.params["name"] for i in items if getattr(i, "function", None) is test]
 
 
-def check_all(cases: Sequence[Case], builds: Path, toolchain: harness.Toolchain) -> None:
-    """Assert the same for several cases, which are compiled together.
+def run_and_compare(cases: Sequence[Case], builds: Path, toolchain: harness.Toolchain) -> None:
+    """Compile and run cases together, and compare every byte with NumPy, as `check` does.
 
     Hazards are those of shared memory, so cases without it do not run again to look for them.
     """
@@ -255,6 +255,13 @@ def check_all(cases: Sequence[Case], builds: Path, toolchain: harness.Toolchain)
         ]
     for case, result in zip(cases, run(cases, builds, toolchain), strict=True):
         check(case, result)
+
+
+def with_launches(case: Case, launches: Sequence[planner.KernelLaunch]) -> Case:
+    """The case with these launches instead of those of its plan."""
+    changed = replace(case)
+    changed.__dict__["launches"] = tuple(launches)
+    return changed
 
 
 def tagged(tag: str, cases: Mapping[str, Case]) -> dict[str, Case]:

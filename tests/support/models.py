@@ -37,7 +37,7 @@ def model(
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
 
 
-def single(
+def one_split(
     kind: int, shape: Sequence[int | str], sizes: Sequence[int], axis: int, opset: int = 18
 ) -> onnx.ModelProto:
     """One split called ``cut``."""
@@ -45,14 +45,16 @@ def single(
     return model(split_nodes("cut", "x", sizes, axis), {"x": (kind, shape)}, outputs, opset)
 
 
-def attribute_split(opset: int, axis: int, shape: Sequence[int]) -> onnx.ModelProto:
+def split_with_sizes_as_an_attribute(
+    opset: int, axis: int, shape: Sequence[int]
+) -> onnx.ModelProto:
     """One split called ``cut`` of an old opset, into 2 and 4; its sizes are an attribute."""
     node = helper.make_node("Split", ["x"], ["a", "b"], name="cut", axis=axis, split=[2, 4])
     float_ = TensorProto.FLOAT
     return model([node], {"x": (float_, shape)}, {"a": float_}, opset=opset)
 
 
-def bare_split(shape: Sequence[int | str], **attributes: int) -> onnx.ModelProto:
+def split_without_sizes(shape: Sequence[int | str], **attributes: int) -> onnx.ModelProto:
     """A Split-18 called ``cut`` along axis 1, without sizes: halves, if `num_outputs` is 2."""
     node = helper.make_node("Split", ["x"], ["a", "b"], name="cut", axis=1, **attributes)
     return model([node], {"x": (TensorProto.FLOAT, shape)}, dict.fromkeys("ab", TensorProto.FLOAT))
@@ -72,7 +74,7 @@ def session(content: onnx.ModelProto, is_optimized: bool = True) -> Any:
     return onnxruntime.InferenceSession(content.SerializeToString(), options, provider)
 
 
-def sequence(kind: int, shape: Sequence[int], keepdims: int = 1) -> onnx.ModelProto:
+def one_split_to_sequence(kind: int, shape: Sequence[int], keepdims: int = 1) -> onnx.ModelProto:
     """One SplitToSequence called ``cut``, without sizes, and the sequence's second entry."""
     nodes = [
         helper.make_node("SplitToSequence", ["x"], ["all"], name="cut", axis=1, keepdims=keepdims),

@@ -55,6 +55,6 @@ def sources(
     return [launch.code.source for launch in launches]
 
 
-def known(launch: KernelLaunch) -> dict[str, Any]:
+def constants_and_arguments(launch: KernelLaunch) -> dict[str, Any]:
     """A launch's constants and arguments by name."""
     return {constant.name: constant.value for constant in launch.code.constants} | arguments(launch)

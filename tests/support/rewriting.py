@@ -16,7 +16,7 @@ def assessed(path: Path, **target_options: str) -> Assessment:
     return assess(scan_file(str(path)), resolve_target(**target_options))
 
 
-def fixed(
+def rewritten(
     content: onnx.ModelProto,
     folder: Path,
     sizes: dict[str, int] | None = None,

@@ -13,7 +13,7 @@ from dmlsplit.backends.cpu import assignments, native, plan, threads
 from tests.support import builds as kept
 from tests.support.command import ran
 from tests.support.cpu_splits import MARGIN, edge_splits, random_split
-from tests.support.descriptors import packed
+from tests.support.descriptors import packed_split
 
 DRIVER = Path(__file__).with_name("driver.c")
 WARNINGS = "-std=c11 -O1 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror -pthread".split()
@@ -101,9 +101,9 @@ def test_the_c_engine_rarely_yields_its_processor_if_a_yield_takes_long(
     monkeypatch.setenv(threads.VARIABLE, "2")
     array = np.ones((1 << 10, 1 << 12), np.uint8)
     outs = np.zeros((2, 1 << 10, 1 << 11), np.uint8)
-    copy = native.program_of(packed(array.shape, 1, (1 << 11,) * 2, 1), native.load(path)).bind(
-        array.ctypes.data, [out.ctypes.data for out in outs]
-    )
+    copy = native.program_of(
+        packed_split(array.shape, axis=1, sizes=(1 << 11,) * 2), native.load(path)
+    ).bind(array.ctypes.data, [out.ctypes.data for out in outs])
     for _ in range(40):
         time.sleep(2e-3)  # until the helper sleeps
         copy()

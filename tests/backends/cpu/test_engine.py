@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import product
@@ -18,7 +18,7 @@ from dmlsplit.backends.cpu import assignments, engine, native, plan, threads
 from dmlsplit.geometry import Loop, SplitGeometry, StridedCopy
 from tests.support.command import ran
 from tests.support.cpu_splits import random_split
-from tests.support.descriptors import packed
+from tests.support.descriptors import packed_split
 
 Compile = Callable[[SplitGeometry], Program]
 
@@ -55,30 +55,32 @@ def test_kernels_for_every_kind_of_processor_copy_the_same_bytes(
 ) -> None:
     if kind > library.kind:
         pytest.skip("this processor is of a plainer kind")
+    like_this = library._replace(kind=kind)
     equal = [(1,) * count for count in (3, 4, 8, 16)]
-    for form, width, rows in product(
+    for sizes, element_bytes, rows in product(
         [(1, 1), (1, 2), (2, 1), (1, 3), (3, 1), *equal], (1, 2, 4, 8, 16), (1, 2, 63, 300)
     ):
-        copies_rows(form, width, rows, library._replace(kind=kind), has_kernel=True)
-    for width, count, rows in product((1, 2, 3, 5, 6, 7, 9, 15, 65), range(2, 17), (1, 8, 71, 300)):
-        copies_rows((width,) * count, 1, rows, library._replace(kind=kind), has_kernel=False)
+        copy_rows_and_compare(sizes, element_bytes, rows, like_this, has_kernel=True)
+    for size, count, rows in product((1, 2, 3, 5, 6, 7, 9, 15, 65), range(2, 17), (1, 8, 71, 300)):
+        copy_rows_and_compare((size,) * count, 1, rows, like_this, has_kernel=False)
 
 
-def copies_rows(
-    form: tuple[int, ...], width: int, rows: int, library: native.Library, has_kernel: bool
+def copy_rows_and_compare(
+    sizes: tuple[int, ...], element_bytes: int, rows: int, library: native.Library, has_kernel: bool
 ) -> None:
     """Copy random rows to odd addresses, and look at each byte and those beside it."""
-    geometry = packed((rows, sum(form)), 1, form, width)
+    geometry = packed_split((rows, sum(sizes)), axis=1, sizes=sizes, element_bytes=element_bytes)
     if has_kernel:
         copy_plan = plan.plan_of(geometry, library.kind, False)
         assert copy_plan.words[9] >= 0  # the kernel of its only group
-    source = np.random.default_rng(rows).integers(0, 256, (rows, sum(form), width), np.uint8)
-    outputs = [np.full(rows * width * size + 9, 7, np.uint8) for size in form]
+    shape = rows, sum(sizes), element_bytes
+    source = np.random.default_rng(rows).integers(0, 256, shape, np.uint8)
+    outputs = [np.full(rows * element_bytes * size + 9, 7, np.uint8) for size in sizes]
     addresses = [out.ctypes.data + 1 for out in outputs]
     native.program_of(geometry, library).copy(source.ctypes.data, addresses)
-    views = np.split(source, np.cumsum(form)[:-1], 1)
+    views = np.split(source, np.cumsum(sizes)[:-1], 1)
     for out, view in zip(outputs, views, strict=True):
-        assert out[1:-8].tobytes() == view.tobytes(), (form, width, rows)
+        assert out[1:-8].tobytes() == view.tobytes(), (sizes, element_bytes, rows)
         assert out[0] == 7
         assert set(out[-8:]) == {7}
 
@@ -123,7 +125,7 @@ def test_large_splits_are_exact_on_any_number_of_threads(
     array = np.random.default_rng(3).integers(0, 256, (*shape, width), np.uint8)
     views = np.split(array, np.cumsum(sizes)[:-1], axis)
     outputs = [np.zeros(view.shape, np.uint8) for view in views]
-    copy = program_of(packed(shape, axis, sizes, width)).bind(
+    copy = program_of(packed_split(shape, axis=axis, sizes=sizes, element_bytes=width)).bind(
         array.ctypes.data, [out.ctypes.data for out in outputs]
     )
     for _ in range(3):
@@ -134,7 +136,7 @@ def test_large_splits_are_exact_on_any_number_of_threads(
 
 def test_sixteen_callers_may_split_at_once(program_of: Compile) -> None:
     array = np.random.default_rng(4).integers(0, 256, (1 << 10, 1 << 11), np.uint8)
-    program = program_of(packed(array.shape, 1, (1, 47, 2000), 1))
+    program = program_of(packed_split(array.shape, axis=1, sizes=(1, 47, 2000)))
     views = np.split(array, (1, 48), 1)
 
     def is_right(_: int) -> bool:
@@ -149,7 +151,7 @@ def test_sixteen_callers_may_split_at_once(program_of: Compile) -> None:
 
 def test_the_cpu_refuses_a_stream(program_of: Compile) -> None:
     array, out = np.ones(3, "u1"), np.zeros(3, "u1")
-    program = program_of(packed((3,), 0, (3,), 1))
+    program = program_of(packed_split((3,), axis=0, sizes=(3,)))
     for call in (
         lambda: program.bind(array.ctypes.data, [out.ctypes.data])(7),
         lambda: program.copy(array.ctypes.data, [out.ctypes.data], 7),
@@ -182,7 +184,7 @@ def test_an_interrupt_is_raised_between_parts(
         if len(parts) == 2:
             signal.raise_signal(signal.SIGINT)
 
-    program = native.program_of(packed(array.shape, 0, (1 << 12,), 1), library)
+    program = native.program_of(packed_split(array.shape, axis=0, sizes=(1 << 12,)), library)
     copy = program._replace(copy_function=interrupted).bind(array.ctypes.data, [out.ctypes.data])
     with pytest.raises(KeyboardInterrupt):
         copy()
@@ -196,10 +198,10 @@ START = """
 import os, resource, signal, sys, threading, time, numpy as np
 from pathlib import Path
 from dmlsplit.backends.cpu import native
-from tests.support.descriptors import packed
+from tests.support.descriptors import packed_split
 library = native.load(Path(sys.argv[1]))
 array = np.arange(1 << 22, dtype="u1").reshape(512, -1)
-program = native.program_of(packed(array.shape, 1, (1 << 12,) * 2, 1), library)
+program = native.program_of(packed_split(array.shape, 1, (1 << 12,) * 2), library)
 def splits():
     outs = np.zeros((2, 512, 1 << 12), "u1")
     program.copy(array.ctypes.data, [out.ctypes.data for out in outs])
@@ -286,35 +288,48 @@ def test_a_choice_of_engine_other_than_0_or_1_is_refused(
 ) -> None:
     monkeypatch.setenv(native.VARIABLE, value)
     with pytest.raises(dml.InvalidArgumentError, match=f"NATIVE is '{value}'; it must be 0 or 1"):
-        engine.CpuBackend().compile(packed((3,), 0, (1, 2), 1))
+        engine.CpuBackend().compile(packed_split((3,), axis=0, sizes=(1, 2)))
 
 
-def test_the_engine_is_numpy_if_c_is_off_or_cannot_be_loaded(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    geometry = packed((3,), 0, (1, 2), 1)
+def engine_is_numpy() -> bool:
+    geometry = packed_split((3,), axis=0, sizes=(1, 2))
+    return isinstance(engine.CpuBackend().compile(geometry), assignments.NumpyProgram)
 
-    def is_numpy() -> bool:
-        return isinstance(engine.CpuBackend().compile(geometry), assignments.NumpyProgram)
 
+@pytest.fixture
+def source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """Another copy.c, of which no library was built."""
+    path = tmp_path / "copy.c"
+    path.write_text("// another source")
+    monkeypatch.delenv(native.VARIABLE, raising=False)
+    monkeypatch.setattr(native, "SOURCE", path)
+    native._load.cache_clear()
+    yield path
+    native._load.cache_clear()
+
+
+def test_the_engine_is_numpy_if_c_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(native.VARIABLE, "0")
-    assert is_numpy()
+    assert engine_is_numpy()
     assert native.unavailable_reason() is None
-    monkeypatch.delenv(native.VARIABLE)
-    monkeypatch.setattr(native, "_load", native._load.__wrapped__)
-    source = tmp_path / "copy.c"
-    source.write_text("// another source")
-    monkeypatch.setattr(native, "SOURCE", source)
-    assert is_numpy()
+
+
+def test_the_engine_is_numpy_if_no_library_was_built(source: Path) -> None:
+    assert engine_is_numpy()
     assert "Fix: install a C compiler" in str(native.unavailable_reason())
+
+
+def test_the_engine_is_numpy_if_the_library_cannot_be_loaded(source: Path) -> None:
     native.library_path(source).write_text("no library")
-    assert is_numpy()
+    assert engine_is_numpy()
     assert "Fix: reinstall dmlsplit" in str(native.unavailable_reason())
 
 
 def test_every_dispatch_of_a_bound_copy_reuses_the_packed_call(library: native.Library) -> None:
     calls: list[bytes] = []
-    program = native.program_of(packed((6,), 0, (1, 2, 3), 4), library)
+    program = native.program_of(
+        packed_split((6,), axis=0, sizes=(1, 2, 3), element_bytes=4), library
+    )
     copy = program._replace(copy_function=calls.append).bind(0, [1, 2, 3])
     copy()
     copy()

@@ -12,7 +12,7 @@ import pytest
 
 from dmlsplit.backends.cpu import native, threads
 from tests.support.command import ran
-from tests.support.descriptors import packed
+from tests.support.descriptors import packed_split
 
 ROWS, WIDTHS = 512, (1 << 12, 1 << 12)
 
@@ -67,7 +67,7 @@ def slow(slow_file: Path, tmp_path: Path) -> native.Library:
 def split(library: native.Library, array: np.ndarray) -> np.ndarray:
     """Both halves of an array's rows."""
     outs = np.zeros((2, ROWS, WIDTHS[0]), np.uint8)
-    program = native.program_of(packed(array.shape, 1, WIDTHS, 1), library)
+    program = native.program_of(packed_split(array.shape, axis=1, sizes=WIDTHS), library)
     program.copy(array.ctypes.data, [out.ctypes.data for out in outs])
     return outs
 

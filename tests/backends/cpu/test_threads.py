@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -52,9 +53,18 @@ def test_torch_limits_the_threads_where_the_variable_does_not_say_how_many(
     assert threads.thread_count() == 64
 
 
+@pytest.fixture(autouse=True)
+def forgotten_quota() -> Iterator[None]:
+    """The quota is read once; a test must not read what another one wrote."""
+    threads._quota.cache_clear()
+    yield
+    threads._quota.cache_clear()
+
+
 def quota(root: Path, table: str) -> int | None:
+    """The processors that control groups below `root` allow a process in the groups of `table`."""
     (root / "groups").write_text(table)
-    return threads._quota.__wrapped__(root, root / "groups")
+    return threads._quota(root, root / "groups")
 
 
 @pytest.mark.parametrize(
@@ -103,4 +113,4 @@ def test_the_quota_is_that_of_the_process_s_own_group_and_of_those_around_it(
 
 
 def test_without_control_groups_there_is_no_quota(tmp_path: Path) -> None:
-    assert threads._quota.__wrapped__(tmp_path, tmp_path / "absent") is None
+    assert threads._quota(tmp_path, tmp_path / "absent") is None

@@ -12,6 +12,7 @@ from dmlsplit.backends.cuda.gpus import (
     GPUS,
     H200,
     MULTIPROCESSORS,
+    Gpu,
     find_gpu,
     gpu_of_device,
     this_gpu,
@@ -38,23 +39,36 @@ def test_an_unknown_gpu_name_is_refused(name: str) -> None:
         find_gpu(name)
 
 
-def test_every_gpu_has_a_source_and_its_documented_figures() -> None:
-    assert {"B200", "GB200", "B300", "RTX PRO 6000 Blackwell", "RTX 5090"} <= {g.name for g in GPUS}
-    for gpu in GPUS:
-        assert gpu.source
-        assert gpu.compute_capability in MULTIPROCESSORS
-        assert not gpu.assumed
-    assert H200.limits == DeviceLimits(
-        132, 2048, 60 << 20, 32764, blocks_per_sm=32, shared_per_sm=228 << 10
-    )
-    same_memory = [find_gpu(name).bandwidth for name in ("B200", "GB200", "B300")]
-    assert same_memory == [7_672_320_000_000] * 3
-    assert MULTIPROCESSORS["8.8"] == MULTIPROCESSORS["8.6"]
-    assert find_gpu("H100 SXM").limits.registers_per_sm == 65536
-    assert find_gpu("RTX 5090").limits.blocks_per_sm == 24
-    assert find_gpu("L4").limits.shared_per_sm == 100 << 10
-    assert find_gpu("B200").limits.in_flight_bytes == 64 << 10
-    assert find_gpu("H200").limits.in_flight_bytes == 48 << 10
+@pytest.mark.parametrize("gpu", GPUS, ids=lambda gpu: gpu.name)
+def test_a_known_gpu_has_a_source_and_no_assumed_figure(gpu: Gpu) -> None:
+    assert gpu.source
+    assert gpu.compute_capability in MULTIPROCESSORS
+    assert not gpu.assumed
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "value"),
+    [
+        ("H200", "sm_count", 132),
+        ("H200", "threads_per_sm", 2048),
+        ("H200", "l2_bytes", 60 << 20),
+        ("H200", "parameter_bytes", 32764),
+        ("H200", "blocks_per_sm", 32),
+        ("H200", "shared_per_sm", 228 << 10),
+        ("H200", "in_flight_bytes", 48 << 10),
+        ("B200", "in_flight_bytes", 64 << 10),
+        ("H100 SXM", "registers_per_sm", 65536),
+        ("RTX 5090", "blocks_per_sm", 24),
+        ("L4", "shared_per_sm", 100 << 10),
+    ],
+)
+def test_a_known_gpu_has_these_limits(name: str, limit: str, value: int) -> None:
+    assert getattr(find_gpu(name).limits, limit) == value
+
+
+@pytest.mark.parametrize("name", ["B200", "GB200", "B300"])
+def test_blackwells_with_the_same_memory_have_the_same_bandwidth(name: str) -> None:
+    assert find_gpu(name).bandwidth == 7_672_320_000_000
 
 
 def test_a_device_has_its_own_bandwidth(fake_nvml: FakeNvml) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmlsplit.backends.cuda.launch import TypedValue, capacity, divisor, divisors
-from tests.support.descriptors import packed
+from tests.support.descriptors import packed_split
 from tests.support.plans import sources
 
 
@@ -46,7 +46,7 @@ KERNELS = Path(__file__).parents[3] / "cuda"
 
 
 def test_a_source_is_constants_then_common_then_the_kernel() -> None:
-    (text,) = sources(packed((64, 48), 1, (16, 32), 1))
+    (text,) = sources(packed_split((64, 48), axis=1, sizes=(16, 32)))
     assert "constexpr int kOutputs = 4;\n" in text
     assert "    unsigned widths[4];\n" in text
     assert text.index("kOutputs = 4") < text.index('#line 1 "common.cuh"')
@@ -60,12 +60,12 @@ def test_numbers_beyond_32_bits_have_64_bit_types_in_the_source() -> None:
         "constexpr long long kBefore = -8589934592ll;",
         "constexpr long long kBehind = 68719476736ull;",
     ]
-    (text,) = sources(packed((1 << 34, 3), 1, (1, 2), 1), 1, 1)
+    (text,) = sources(packed_split((1 << 34, 3), axis=1, sizes=(1, 2)), 1, 1)
     assert "    unsigned long long offsets_and_widths[4];\n" in text
 
 
 def test_the_source_for_thousands_of_outputs_stays_below_100_kb() -> None:
-    for text in sources(packed((8, 8000), 1, (1, 3) * 2000, 1)):
+    for text in sources(packed_split((8, 8000), axis=1, sizes=(1, 3) * 2000)):
         assert len(text) < 100_000
 
 

@@ -6,9 +6,9 @@ from dmlsplit.backends.cuda.gpus import find_gpu
 from dmlsplit.backends.cuda.launch import THREADS
 from dmlsplit.backends.cuda.occupancy import blocks_of, in_flight_per_sm, resident_blocks
 from dmlsplit.backends.cuda.planner import plan
-from tests.support.descriptors import packed
+from tests.support.descriptors import packed_split
 
-SHORT = packed((1000, 2408), 1, (301,) * 8, 1)
+SHORT = packed_split((1000, 2408), axis=1, sizes=(301,) * 8)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,10 @@ def test_a_block_that_does_not_fit_an_sm_gives_zero_blocks() -> None:
 def test_the_blocks_of_a_launch_are_at_least_those_of_its_code() -> None:
     """Smaller blocks than the code allows."""
     limits = find_gpu("H200").limits
-    for case, blocks in ((packed((64, 20480), 1, (16384, 2048, 2048), 1), 24), (SHORT, 16)):
+    for case, blocks in (
+        (packed_split((64, 20480), axis=1, sizes=(16384, 2048, 2048)), 24),
+        (SHORT, 16),
+    ):
         (launch,) = plan(case, 16, 16, limits)
         assert launch.threads < THREADS
         assert blocks_of(launch, limits) == blocks >= launch.code.resident
@@ -51,7 +54,7 @@ def test_the_blocks_of_a_launch_are_at_least_those_of_its_code() -> None:
 
 def test_bytes_in_flight_are_those_of_the_blocks_that_fit() -> None:
     limits = find_gpu("H200").limits
-    (small,) = plan(packed((1 << 20,), 0, (1 << 19,) * 2, 1), 16, 16, limits)
+    (small,) = plan(packed_split((1 << 20,), axis=0, sizes=(1 << 19,) * 2), 16, 16, limits)
     assert in_flight_per_sm(small, limits) == (1 << 20) // limits.sm_count, "all of a small split"
-    (large,) = plan(packed((1 << 30,), 0, (1 << 29,) * 2, 1), 16, 16, limits)
+    (large,) = plan(packed_split((1 << 30,), axis=0, sizes=(1 << 29,) * 2), 16, 16, limits)
     assert in_flight_per_sm(large, limits) == 6 * 256 * 64, "and six full blocks of a large one"

@@ -20,7 +20,7 @@ from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.backends.cuda.raw_kernels import Launcher, RawKernels
 from dmlsplit.errors import DmlError
-from tests.support.descriptors import packed
+from tests.support.descriptors import packed_split
 
 PACKAGE = Path(dmlsplit.__file__).parent
 # Without `installation`, which knows CuPy by its versions only.
@@ -84,7 +84,12 @@ def test_cupy_has_every_name_that_is_used_for_errors_and_diagnosis() -> None:
     assert issubclass(cupy.cuda.nvrtc.NVRTCError, RuntimeError)
     assert issubclass(cupy.cuda.runtime.CUDARuntimeError, RuntimeError)
     assert callable(cupy.cuda.nvrtc.getSupportedArchs)
+    # The newest GPU for which our CuPy compiles: 12.1.
     assert int(cupy.cuda.compiler._get_max_compute_capability()) >= 121
+
+
+def test_our_errors_are_not_taken_for_those_of_cupy() -> None:
+    """The engine catches RuntimeError and OSError of CuPy, and must let ours pass."""
     assert not issubclass(DmlError, RuntimeError | OSError)
 
 
@@ -133,7 +138,12 @@ def test_a_signal_handler_may_load_a_kernel_while_its_thread_loads_one() -> None
 
 def test_a_launch_has_the_planned_blocks_and_threads() -> None:
     """A block may have fewer threads than its code allows."""
-    (launch,) = plan(packed((64, 20480), 1, (16384, 2048, 2048), 1), 16, 16, H200.limits)
+    (launch,) = plan(
+        packed_split((64, 20480), axis=1, sizes=(16384, 2048, 2048)),
+        16,
+        16,
+        H200.limits,
+    )
     assert launch.threads < launch.code.max_threads
     calls: list[tuple[object, ...]] = []
     cuda = SimpleNamespace(runtime=SimpleNamespace(getDevice=lambda: 0))

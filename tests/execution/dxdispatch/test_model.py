@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.dxdispatch import (
-    BOUND,
+    A_INTO_B_C_D,
     F32,
     dispatch,
     model,
@@ -73,17 +73,17 @@ COMMANDS: Rows = [
 ]
 BINDINGS: Rows = [
     ({"InputTensor": "A"}, "lacks 'OutputTensors'; it must bind InputTensor and OutputTensors"),
-    ({**BOUND, "Input": "A"}, "binds 'Input'"),
-    ({**BOUND, "InputTensor": ["A", "A"]}, "InputTensor binds 2 resources; it must bind 1"),
-    ({**BOUND, "InputTensor": "Z"}, "names the resource 'Z', which does not exist"),
-    ({**BOUND, "InputTensor": {}}, "lacks 'name'"),
-    ({**BOUND, "InputTensor": 3}, "is 3; it must be an object"),
-    ({**BOUND, "OutputTensors": ["B", "C"]}, "DML-BIND-COUNT"),
+    ({**A_INTO_B_C_D, "Input": "A"}, "binds 'Input'"),
+    ({**A_INTO_B_C_D, "InputTensor": ["A", "A"]}, "InputTensor binds 2 resources; it must bind 1"),
+    ({**A_INTO_B_C_D, "InputTensor": "Z"}, "names the resource 'Z', which does not exist"),
+    ({**A_INTO_B_C_D, "InputTensor": {}}, "lacks 'name'"),
+    ({**A_INTO_B_C_D, "InputTensor": 3}, "is 3; it must be an object"),
+    ({**A_INTO_B_C_D, "OutputTensors": ["B", "C"]}, "DML-BIND-COUNT"),
     (
-        {**BOUND, "InputTensor": {"name": "A", "elementOffset": 2**40}},
+        {**A_INTO_B_C_D, "InputTensor": {"name": "A", "elementOffset": 2**40}},
         "has elementOffset 1099511627776, which is byte 4398046511104 of 'A'",
     ),
-    ({**BOUND, "InputTensor": {"name": "A", "elementOffset": -1}}, "elementOffset is -1"),
+    ({**A_INTO_B_C_D, "InputTensor": {"name": "A", "elementOffset": -1}}, "elementOffset is -1"),
 ]
 SPLIT = {"type": "SPLIT", "desc": split_desc()}
 # By the place that the message names: models with a mistake, and a part of the message.

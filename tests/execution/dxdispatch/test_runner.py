@@ -13,7 +13,7 @@ from dmlsplit import InvalidArgumentError, OutOfMemoryError
 from dmlsplit.cli import main
 from dmlsplit.frontends.dxdispatch import run
 from tests.support.dxdispatch import (
-    BOUND,
+    A_INTO_B_C_D,
     EXAMPLE,
     F32,
     Run,
@@ -43,7 +43,11 @@ def test_a_resource_takes_the_memory_that_commands_use(
     """A billion values of which six are read, and as many that nobody reads."""
     large = {name: values(F32, values_of(10**9, 1, 1)) for name in "AX"}
     last = {"name": "A", "elementOffset": 8}
-    commands = [dispatch(**BOUND), dispatch(**{**BOUND, "InputTensor": last}), prints("D")]
+    commands = [
+        dispatch(**A_INTO_B_C_D),
+        dispatch(**{**A_INTO_B_C_D, "InputTensor": last}),
+        prints("D"),
+    ]
     tracemalloc.start()
     try:
         (line,) = ran(model(resources=large, commands=commands))
@@ -115,19 +119,19 @@ def test_lines_are_printed_as_they_are_produced(tmp_path: Path) -> None:
 
 def test_files_are_written_beside_the_model(ran: Run, tmp_path: Path) -> None:
     commands = [
-        dispatch(**BOUND),
+        dispatch(**A_INTO_B_C_D),
         writes("D", "out.npy"),
         {**writes("A", "sub\\A.npy", dimensions=[2, 3]), "type": "WriteFile"},
         writes("B", "out.dat"),
-        writes("H", "h.npy"),
+        writes("Halves", "halves.npy"),
     ]
-    lines = ran(model(commands=commands, resources={"H": values("FLOAT16", [1, 2, 3])}))
+    lines = ran(model(commands=commands, resources={"Halves": values("FLOAT16", [1, 2, 3])}))
     assert lines[0] == f"Resource 'D' written to '{tmp_path / 'out.npy'}'"
     assert np.load(tmp_path / "out.npy").tolist() == [4, 5, 6]
     assert np.load(tmp_path / "sub" / "A.npy").tolist() == [[1, 2, 3], [4, 5, 6]]
     assert (tmp_path / "out.dat").read_bytes() == np.array([1, 2], "<f4").tobytes()
     # As on Windows, the whole buffer is written, including the padding to 4 bytes.
-    assert np.load(tmp_path / "h.npy").tolist() == [1, 2, 3, 0]
+    assert np.load(tmp_path / "halves.npy").tolist() == [1, 2, 3, 0]
     assert not list(tmp_path.glob(".*"))
 
 
@@ -152,7 +156,7 @@ def test_nothing_is_written_when_a_later_command_is_refused(
 # The files that a model writes.
 
 WRITE = writes("D", "d.npy")
-COMMANDS = [dispatch(**BOUND), WRITE]
+COMMANDS = [dispatch(**A_INTO_B_C_D), WRITE]
 
 
 @pytest.fixture

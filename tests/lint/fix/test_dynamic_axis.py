@@ -11,7 +11,7 @@ from dmlsplit.lint.fix.split_forms import compared_shapes, divided_into
 from dmlsplit.lint.verdict import Outcome
 from dmlsplit.models.discovery import scan_file
 from tests.support.models import parsed, session
-from tests.support.rewriting import LEVEL_1, LEVEL_2, assessed, fixed, operators
+from tests.support.rewriting import LEVEL_1, LEVEL_2, assessed, operators, rewritten
 
 FLOAT, INT8 = TensorProto.FLOAT, TensorProto.INT8
 Dim = int | str
@@ -67,7 +67,7 @@ def test_a_divided_axis_stays_dynamic(
     tmp_path: Path,
 ) -> None:
     content = dividing(shape, axis, count, opset, kind)
-    rewriting, output = fixed(content, tmp_path, **LEVEL_2)
+    rewriting, output = rewritten(content, tmp_path, **LEVEL_2)
     assert [split.site.node for split in rewriting.replaced] == ["cut"]
     assert operators(output) == expected.split()
     output_model = onnx.load(output)
@@ -107,7 +107,7 @@ def test_a_split_of_a_dynamic_axis_in_a_scan_is_padded(tmp_path: Path) -> None:
             [cut] a, b = Split <axis = 0, num_outputs = 2> (row)
         }> (x)
     }""")
-    rewriting, output = fixed(content, tmp_path, **LEVEL_2)
+    rewriting, output = rewritten(content, tmp_path, **LEVEL_2)
     assert rewriting.replaced
     for size in (2, 3, 8):
         (original_output,), (new_output,) = (

@@ -13,7 +13,7 @@ import pytest
 import dmlsplit as dml
 from dmlsplit.lint.fix.rewrite import Rewriting
 from tests.support.models import session
-from tests.support.rewriting import LEVEL_1, LEVEL_2, ORT, fixed
+from tests.support.rewriting import LEVEL_1, LEVEL_2, ORT, rewritten
 from tests.support.split_models import Model, Run, runs, split_model
 
 TARGETS = [LEVEL_1, LEVEL_2, {"feature_level": "2_1"}, ORT, ORT]
@@ -55,7 +55,7 @@ def outcome(seed: int, folder: Path) -> Outcome:
     before = loaded(model.content)
     counts = Counter({"models": 1, "that run": int(before is not None)})
     try:
-        rewriting, output = fixed(model.content, folder, model.given_sizes, **target_options)
+        rewriting, output = rewritten(model.content, folder, model.given_sizes, **target_options)
     except dml.InvalidArgumentError as error:
         # The user's sizes may contradict the model.
         return Outcome(counts, [f"{seed} {error}"] if "bug of dmlsplit" in str(error) else [])
@@ -85,7 +85,8 @@ def differences(
             yield "overridden" if run.is_overridden else f"at {run.sizes}"
 
 
-def check(seeds: range, folder: Path) -> Counter[str]:
+def rewrite_and_compare(seeds: range, folder: Path) -> Counter[str]:
+    """Rewrite the model of each seed; no run may differ from the original's. What was compared."""
     counts, different = Counter[str](), []
     for seed in seeds:
         inner = folder / str(seed)
@@ -97,12 +98,14 @@ def check(seeds: range, folder: Path) -> Counter[str]:
     return counts
 
 
-def test_generated_models_compute_the_same_once_they_are_rewritten(tmp_path: Path) -> None:
-    counts = check(range(300), tmp_path)
+def test_rewritten_random_models_compute_the_same_as_the_original(tmp_path: Path) -> None:
+    counts = rewrite_and_compare(range(300), tmp_path)
+    # Enough of them are rewritten and run that the comparison means something.
     assert counts["models"] == 300
     assert counts["rewritten"] > 60, counts
     assert counts["runs"] > 250, counts
-    assert min(counts["runs at 0"], counts["runs with other defaults"]) > 5, counts
+    assert counts["runs at 0"] > 5, counts
+    assert counts["runs with other defaults"] > 5, counts
 
 
 @pytest.mark.parametrize(
@@ -112,5 +115,5 @@ def test_generated_models_compute_the_same_once_they_are_rewritten(tmp_path: Pat
         for part in range(9)
     ],
 )
-def test_many_generated_models_compute_the_same(tmp_path: Path, part: int) -> None:
-    check(range(1000 * (part + 1), 1000 * (part + 2)), tmp_path)
+def test_many_rewritten_models_compute_the_same_as_the_original(tmp_path: Path, part: int) -> None:
+    rewrite_and_compare(range(1000 * (part + 1), 1000 * (part + 2)), tmp_path)

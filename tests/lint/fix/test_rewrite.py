@@ -21,21 +21,21 @@ from dmlsplit.lint.target import resolve_target
 from dmlsplit.lint.verdict import Outcome
 from tests.support.fixtures import Patch
 from tests.support.models import (
-    attribute_split,
-    bare_split,
     every_verdict,
     in_function,
     model,
     nested,
+    one_split,
+    one_split_to_sequence,
     parsed,
-    sequence,
     session,
-    single,
     split_nodes,
+    split_with_sizes_as_an_attribute,
+    split_without_sizes,
 )
 from tests.support.networks import lstm
 from tests.support.random_graphs import REFUSED, static_chains
-from tests.support.rewriting import LEVEL_1, LEVEL_2, ORT, assessed, fixed, operators
+from tests.support.rewriting import LEVEL_1, LEVEL_2, ORT, assessed, operators, rewritten
 
 FLOAT = TensorProto.FLOAT
 
@@ -47,24 +47,24 @@ def operators_of(replacement: Replacement) -> list[str]:
 @pytest.mark.parametrize(
     ("content", "target_options", "operator_names"),
     [
-        (single(FLOAT, (6, 4), (2, 4), 0), LEVEL_1, "Unsqueeze Split Squeeze Squeeze"),
-        (single(FLOAT, (2, 3, 4, 5), (1, 2), 1, opset=11 + 2), LEVEL_1, ""),
-        (single(TensorProto.UINT8, (1, 1, 5, 3), (1, 2), 3), LEVEL_2, "Cast Split Cast Cast"),
-        (single(TensorProto.BOOL, (4, 6), (2, 4), 1), {"windows": "19041"},
+        (one_split(FLOAT, (6, 4), sizes=(2, 4), axis=0), LEVEL_1,
+         "Unsqueeze Split Squeeze Squeeze"),
+        (one_split(FLOAT, (2, 3, 4, 5), sizes=(1, 2), axis=1, opset=11 + 2), LEVEL_1, ""),
+        (one_split(TensorProto.UINT8, (1, 1, 5, 3), sizes=(1, 2), axis=3), LEVEL_2,
+         "Cast Split Cast Cast"),
+        (one_split(TensorProto.BOOL, (4, 6), sizes=(2, 4), axis=1), {"windows": "19041"},
          "Unsqueeze Cast Split Cast Squeeze Cast Squeeze"),
-        (single(FLOAT, (2,) * 9, (1, 1), 4), ORT, "Reshape Split Reshape Reshape"),
-        (single(TensorProto.INT64, (6, 4), (2, 0, 4), 0), ORT, "Split"),
-        (sequence(FLOAT, (2, 3)), ORT, "Split"),
-        (sequence(TensorProto.DOUBLE, (2, 3), keepdims=0), ORT,
-         "Split Squeeze"),
-        (sequence(FLOAT, (2, 2) + 7 * (1,), keepdims=0), ORT,
-         "Reshape Split Reshape"),
+        (one_split(FLOAT, (2,) * 9, sizes=(1, 1), axis=4), ORT, "Reshape Split Reshape Reshape"),
+        (one_split(TensorProto.INT64, (6, 4), sizes=(2, 0, 4), axis=0), ORT, "Split"),
+        (one_split_to_sequence(FLOAT, (2, 3)), ORT, "Split"),
+        (one_split_to_sequence(TensorProto.DOUBLE, (2, 3), keepdims=0), ORT, "Split Squeeze"),
+        (one_split_to_sequence(FLOAT, (2, 2) + 7 * (1,), keepdims=0), ORT, "Reshape Split Reshape"),
     ],
 )  # fmt: skip
 def test_a_refused_split_becomes_standard_nodes(
     content: onnx.ModelProto, target_options: dict[str, str], operator_names: str, tmp_path: Path
 ) -> None:
-    rewriting, output = fixed(content, tmp_path, **target_options)
+    rewriting, output = rewritten(content, tmp_path, **target_options)
     assert output.exists() == bool(operator_names)
     if operator_names:
         assert [replacement.site.node for replacement in rewriting.replaced] == ["cut"]
@@ -79,26 +79,30 @@ def test_a_refused_split_becomes_standard_nodes(
     ("content", "target_options", "operator_names"),
     [
         (lstm("batch"), {"windows": "19041"}, "Unsqueeze Split" + 4 * " Squeeze"),
-        (single(FLOAT, ("b", 6), (2, 4), 1, 13), LEVEL_2, "Unsqueeze Split Squeeze Squeeze"),
-        (single(TensorProto.INT8, ("b", 6, "w", 2), (2, 4), 1), LEVEL_2, "Cast Split Cast Cast"),
-        (single(FLOAT, ("b", "s", 6, 2, 4), (2, 4), 2, 18), LEVEL_2,
+        (one_split(FLOAT, ("b", 6), sizes=(2, 4), axis=1, opset=13), LEVEL_2,
+         "Unsqueeze Split Squeeze Squeeze"),
+        (one_split(TensorProto.INT8, ("b", 6, "w", 2), sizes=(2, 4), axis=1), LEVEL_2,
+         "Cast Split Cast Cast"),
+        (one_split(FLOAT, ("b", "s", 6, 2, 4), sizes=(2, 4), axis=2, opset=18), LEVEL_2,
          "Reshape Split Reshape Reshape"),
-        (single(FLOAT, ("b", "s", 2, 2, 6), (2, 4), 4, 13), LEVEL_2,
+        (one_split(FLOAT, ("b", "s", 2, 2, 6), sizes=(2, 4), axis=4, opset=13), LEVEL_2,
          "Reshape Split Reshape Reshape"),
-        (single(FLOAT, ("b", "s", 2, 6, 4), (2, 4), 3, 18), LEVEL_2,
+        (one_split(FLOAT, ("b", "s", 2, 6, 4), sizes=(2, 4), axis=3, opset=18), LEVEL_2,
          "Reshape Split Shape Gather Gather Concat Reshape Concat Reshape"),
-        (single(FLOAT, (2, 6, 3, "h", 4), (2, 4), 1, 18), LEVEL_2, "Reshape Split Reshape Reshape"),
-        (single(FLOAT, ("b", 6, 3, "h", "w"), (2, 4), 1, 18), LEVEL_2,
+        (one_split(FLOAT, (2, 6, 3, "h", 4), sizes=(2, 4), axis=1, opset=18), LEVEL_2,
+         "Reshape Split Reshape Reshape"),
+        (one_split(FLOAT, ("b", 6, 3, "h", "w"), sizes=(2, 4), axis=1, opset=18), LEVEL_2,
          "Shape Gather Gather ReduceProd ReduceProd" + 3 * " Concat Reshape" + " Split"),
-        (single(FLOAT, ("b", "s", "t", 6, "w"), (2, 4), 3, 14), LEVEL_2,
+        (one_split(FLOAT, ("b", "s", "t", 6, "w"), sizes=(2, 4), axis=3, opset=14), LEVEL_2,
          "Shape Gather Gather ReduceProd ReduceProd" + 3 * " Concat Reshape" + " Split"),
-        (single(FLOAT, ("b", 6), (2, 0, 4), 1), ORT, "Shape Gather Concat ConstantOfShape Split"),
+        (one_split(FLOAT, ("b", 6), sizes=(2, 0, 4), axis=1), ORT,
+         "Shape Gather Concat ConstantOfShape Split"),
     ],
 )  # fmt: skip
 def test_a_dynamic_model_is_rewritten_for_every_size(
     content: onnx.ModelProto, target_options: dict[str, str], operator_names: str, tmp_path: Path
 ) -> None:
-    rewriting, output = fixed(content, tmp_path, **target_options)
+    rewriting, output = rewritten(content, tmp_path, **target_options)
     output_model = onnx.load(output)
     assert output_model.graph.input == content.graph.input
     assert sorted(operator_names.split()) == sorted(operators_of(rewriting.replaced[0]))
@@ -115,7 +119,9 @@ def test_sizes_of_0_are_excluded_where_reshape_cannot_take_them(
     shape: tuple[int | str, ...], tmp_path: Path
 ) -> None:
     """Before opset 14, a 0 in a computed shape stands for a size of the input."""
-    rewriting, output = fixed(single(FLOAT, shape, (2, 4), shape.index(6), 13), tmp_path, **LEVEL_2)
+    rewriting, output = rewritten(
+        one_split(FLOAT, shape, sizes=(2, 4), axis=shape.index(6), opset=13), tmp_path, **LEVEL_2
+    )
     assert rewriting.replaced[0].smallest_size == 1
     for size in (1, 2, 5):
         assert_same_outputs(onnx.load(tmp_path / "in.onnx"), output, size)
@@ -123,7 +129,7 @@ def test_sizes_of_0_are_excluded_where_reshape_cannot_take_them(
 
 @pytest.mark.parametrize("shape", [(2, 6), ("n", 6)])
 def test_a_missing_count_becomes_num_outputs(shape: tuple[int | str, ...], tmp_path: Path) -> None:
-    _, output = fixed(bare_split(shape), tmp_path, **ORT)
+    _, output = rewritten(split_without_sizes(shape), tmp_path, **ORT)
     (split,) = onnx.load(output).graph.node
     assert [attribute.name for attribute in split.attribute] == ["axis", "num_outputs"]
 
@@ -142,7 +148,7 @@ def assert_same_outputs(content: onnx.ModelProto, output: Path, size: int) -> No
 def test_splits_in_both_bodies_of_an_if_are_replaced(tmp_path: Path, size: int) -> None:
     """With both values of the condition, because a run reaches one body only."""
     content = nested()
-    rewriting, output = fixed(content, tmp_path, **LEVEL_2)
+    rewriting, output = rewritten(content, tmp_path, **LEVEL_2)
     assert len(rewriting.replaced) == 2
     assert_same_outputs(content, output, size)
 
@@ -161,7 +167,9 @@ def test_a_replacement_that_is_correct_at_one_size_only_is_not_written(
     tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(split_forms, "merge_dimensions", lambda *_: (Merging(0, (1, 1, 6, 8)), 2))
-    rewriting, output = fixed(single(FLOAT, ("b", 1, 6, 2, 4), (2, 4), 2), tmp_path, **LEVEL_2)
+    rewriting, output = rewritten(
+        one_split(FLOAT, ("b", 1, 6, 2, 4), sizes=(2, 4), axis=2), tmp_path, **LEVEL_2
+    )
     assert "it cannot be compared with its replacement" in rewriting.not_replaced[0][1]
     assert not output.exists()
 
@@ -176,8 +184,8 @@ OLD_CAST = "FLOAT FLOAT16 INT16 INT8 UINT16 UINT8 BOOL".split()
 def test_old_levels_accept_the_casts_of_a_written_model(
     kind: str, target_options: dict[str, str], tmp_path: Path
 ) -> None:
-    content = single(getattr(TensorProto, kind), (4, 6), (2, 4), 1)
-    _, output = fixed(content, tmp_path, **target_options)
+    content = one_split(getattr(TensorProto, kind), (4, 6), sizes=(2, 4), axis=1)
+    _, output = rewritten(content, tmp_path, **target_options)
     graph = onnx.shape_inference.infer_shapes(onnx.load(output)).graph
     types = {declaration.name: declaration.type.tensor_type for declaration in graph.value_info}
     casts = [node for node in graph.node if node.op_type == "Cast"]
@@ -188,13 +196,17 @@ def test_old_levels_accept_the_casts_of_a_written_model(
 
 
 def test_old_opsets_give_sizes_as_an_attribute(tmp_path: Path) -> None:
-    _, output = fixed(attribute_split(11, 1, (3, 6)), tmp_path, feature_level="1_0")
+    _, output = rewritten(
+        split_with_sizes_as_an_attribute(opset=11, axis=1, shape=(3, 6)),
+        tmp_path,
+        feature_level="1_0",
+    )
     (split,) = [node for node in onnx.load(output).graph.node if node.op_type == "Split"]
     assert helper.get_attribute_value(split.attribute[1]) == [2, 4]
 
 
 def test_splits_that_cannot_be_rewritten_are_left_and_reported(tmp_path: Path) -> None:
-    rewriting, output = fixed(every_verdict(), tmp_path, feature_level="2_0")
+    rewriting, output = rewritten(every_verdict(), tmp_path, feature_level="2_0")
     assert {split.site.node for split in rewriting.replaced} == {"odd", "left", "right", "late"}
     reasons = {site.node: reason for site, reason in rewriting.not_replaced}
     assert "must add up" in reasons["wrong"]
@@ -207,42 +219,47 @@ def test_splits_that_cannot_be_rewritten_are_left_and_reported(tmp_path: Path) -
     ("content", "target_options", "reason"),
     [
         (in_function(), LEVEL_2, "in the body of a function"),
-        (single(TensorProto.DOUBLE, (6,), (2, 4), 0), LEVEL_2, "Cast would lose bits of FLOAT64"),
-        (single(TensorProto.INT64, (6,), (2, 4), 0), {"windows": "19041"},
+        (one_split(TensorProto.DOUBLE, (6,), sizes=(2, 4), axis=0), LEVEL_2,
+         "Cast would lose bits of FLOAT64"),
+        (one_split(TensorProto.INT64, (6,), sizes=(2, 4), axis=0), {"windows": "19041"},
          "Cast would lose bits of INT64, and no operator before BitCast-26 exposes them. "
          "Fix: if all values fit INT32, compute them in INT32"),
-        (single(TensorProto.UINT64, ("b", 6), (2, 4), 1), LEVEL_2,
+        (one_split(TensorProto.UINT64, ("b", 6), sizes=(2, 4), axis=1), LEVEL_2,
          "Cast would lose bits of UINT64, and no operator before BitCast-26 exposes them. "
          "Fix: if all values fit UINT32, compute them in UINT32"),
-        (single(TensorProto.COMPLEX64, (6,), (2, 4), 0), LEVEL_2, "cannot reinterpret complex"),
-        (single(TensorProto.STRING, (6,), (2, 4), 0), LEVEL_2, "has no strings"),
-        (attribute_split(2, 0, (6,)), LEVEL_1, "opset is 2; rewriting needs 7"),
-        (single(FLOAT, (2**20, 129), (2**19, 2**19), 0), LEVEL_1,
+        (one_split(TensorProto.COMPLEX64, (6,), sizes=(2, 4), axis=0), LEVEL_2,
+         "cannot reinterpret complex"),
+        (one_split(TensorProto.STRING, (6,), sizes=(2, 4), axis=0), LEVEL_2, "has no strings"),
+        (split_with_sizes_as_an_attribute(opset=2, axis=0, shape=(6,)), LEVEL_1,
+         "opset is 2; rewriting needs 7"),
+        (one_split(FLOAT, (2**20, 129), sizes=(2**19, 2**19), axis=0), LEVEL_1,
          "its input must have at most 268,435,456 bytes, the most that is compared with a "
          "replacement, and has 541,065,216"),
-        (single(FLOAT, ("n", 2**20, 33), (2**19, 2**19), 1), LEVEL_1,
-         "at two sizes of each dynamic dimension, its input must have at most 268,435,456 bytes, "
-         "the most that is compared with a replacement. Fix: give the sizes with --dim"),
-        (single(FLOAT, ("n", 2**20, 65), (2**19, 2**19), 1), LEVEL_1,
+        (one_split(FLOAT, ("n", 2**20, 33), sizes=(2**19, 2**19), axis=1), LEVEL_1,
+         "at two sizes of each dynamic dimension, its input must have at most 268,435,456 "
+         "bytes, the most that is compared with a replacement. Fix: give the sizes with --dim"),
+        (one_split(FLOAT, ("n", 2**20, 65), sizes=(2**19, 2**19), axis=1), LEVEL_1,
          "the most that is compared with a replacement"),
-        (sequence(FLOAT, ("n", "m")), ORT,
+        (one_split_to_sequence(FLOAT, ("n", "m")), ORT,
          "its sizes are known only when the model runs. Fix: give them with --dim"),
         (parsed("(int64[6] x, int64[2] s) => (int64[] a, int64[] b) { a, b = Split (x, s) }"),
          LEVEL_2, "its split lengths are known only when the model runs. Fix: make them"),
         (parsed("(int8[n] x) => (int8[] a) { s = Shape (x) [cut] a = Split <axis = 0> (x, s) }"),
          LEVEL_2, "Fix: give the sizes from which they may follow with --dim"),
-        (parsed("(float[6] x) => (seq(float[]) a) { y = Relu (x) a = SplitToSequence (z) }"),
-         ORT, "no earlier node produces its input. Fix: sort the nodes"),
-        (sequence(FLOAT, (2, 2**18)), LEVEL_2, "it has too many pieces. Fix: use a larger chunk"),
-        (bare_split(("b", "n"), num_outputs=2), ORT | {"directml": "1.4.0"}, "ORT-FEATURE-LEVEL"),
-        (bare_split(("b", "n", 2, 2, 2), num_outputs=2), LEVEL_2, "known only"),
-        (bare_split(("b", "n")), LEVEL_2, "known only"),
+        (parsed("(float[6] x) => (seq(float[]) a) { y = Relu (x) a = SplitToSequence (z) }"), ORT,
+         "no earlier node produces its input. Fix: sort the nodes"),
+        (one_split_to_sequence(FLOAT, (2, 2**18)), LEVEL_2,
+         "it has too many pieces. Fix: use a larger chunk"),
+        (split_without_sizes(("b", "n"), num_outputs=2), ORT | {"directml": "1.4.0"},
+         "ORT-FEATURE-LEVEL"),
+        (split_without_sizes(("b", "n", 2, 2, 2), num_outputs=2), LEVEL_2, "known only"),
+        (split_without_sizes(("b", "n")), LEVEL_2, "known only"),
     ],
 )  # fmt: skip
 def test_nothing_is_written_if_nothing_can_be_rewritten(
     content: onnx.ModelProto, target_options: dict[str, str], reason: str, tmp_path: Path
 ) -> None:
-    rewriting, output = fixed(content, tmp_path, **target_options)
+    rewriting, output = rewritten(content, tmp_path, **target_options)
     assert reason in rewriting.not_replaced[0][1]
     assert rewriting.replaced == ()
     assert not output.exists()
@@ -294,21 +311,25 @@ def swapped(nodes: Any, value: str, lengths: dict[str, int], *rest: Any) -> None
     ("place", "fault", "kind", "message"),
     [
         ((subgraph._Nodes, "split"), swapped, FLOAT, "gives another result"),
-        ((subgraph, "_WIDE_TYPE"), TensorProto.UINT8, TensorProto.UINT8,
-         "refused as well: .* This is a bug of dmlsplit; please report it$"),
+        (
+            (subgraph, "_WIDE_TYPE"),
+            TensorProto.UINT8,
+            TensorProto.UINT8,
+            "refused as well: .* This is a bug of dmlsplit; please report it$",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_replacement_that_changes_the_result_or_is_refused_is_not_written(
     place: Any, fault: Any, kind: int, message: str, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(*place, fault)
     with pytest.raises(dml.InvalidArgumentError, match=message):
-        fixed(single(kind, (4, 2), (2, 2), 0), tmp_path, feature_level="1_0")
+        rewritten(one_split(kind, (4, 2), sizes=(2, 2), axis=0), tmp_path, feature_level="1_0")
     assert [path.name for path in tmp_path.iterdir()] == ["in.onnx"]
 
 
 def test_external_weights_stay_where_they_are(tmp_path: Path) -> None:
-    content = single(FLOAT, (6, 4), (2, 4), 0)
+    content = one_split(FLOAT, (6, 4), sizes=(2, 4), axis=0)
     weights = onnx.numpy_helper.from_array(np.ones((2, 4), np.float32), "w")
     content.graph.initializer.append(weights)
     content.graph.node.append(helper.make_node("Add", ["cut_0", "w"], ["sum"]))
@@ -344,7 +365,7 @@ def test_a_written_model_declares_no_shape_that_given_sizes_contradict(
         sizes = Constant <value = int64[2] {{3, 3}}> ()
         a, b = Split <axis = 1> (y, sizes)
     }}""")
-    rewriting, output = fixed(content, tmp_path, {"n": size}, **LEVEL_2)
+    rewriting, output = rewritten(content, tmp_path, {"n": size}, **LEVEL_2)
     assert rewriting.replaced
     if output_shape:  # the checker wants a shape of each output
         onnx.checker.check_model(onnx.load(output), full_check=True)
@@ -371,13 +392,25 @@ def unbound(split: list[int] | int | None, keepdims: int | None, opset: int) -> 
 # Whether a piece keeps the axis in ONNX Runtime 1.32; None if it fails there. ONNX ignores keepdims
 # wherever sizes are given.
 KEEPS_AXIS = {
-    (None, None): True, (None, 1): True, (None, 0): False,
-    ("ones", None): True, ("ones", 1): True, ("ones", 0): True,
-    ("all", None): True, ("all", 1): True, ("all", 0): True,
-    (1, None): True, (1, 1): True, (1, 0): False,
-    (2, None): True, (2, 1): True, (2, 0): None,
-    (3, 0): None, (4, 1): True, (4, 0): None,
-}  # fmt: skip
+    (None, None): True,
+    (None, 1): True,
+    (None, 0): False,
+    ("ones", None): True,
+    ("ones", 1): True,
+    ("ones", 0): True,
+    ("all", None): True,
+    ("all", 1): True,
+    ("all", 0): True,
+    (1, None): True,
+    (1, 1): True,
+    (1, 0): False,
+    (2, None): True,
+    (2, 1): True,
+    (2, 0): None,
+    (3, 0): None,
+    (4, 1): True,
+    (4, 0): None,
+}
 
 
 @pytest.mark.parametrize(("cut", "keeps_axis"), KEEPS_AXIS.items(), ids=str)
@@ -387,7 +420,7 @@ def test_a_sequence_keeps_the_axis_as_it_does_in_onnx_runtime(
 ) -> None:
     split = {"ones": [1, 1, 1], "all": [3]}.get(cut[0], cut[0])
     content = unbound(split, cut[1], opset)
-    rewriting, output = fixed(content, tmp_path, **ORT)
+    rewriting, output = rewritten(content, tmp_path, **ORT)
     if keeps_axis is None:
         with pytest.raises(REFUSED, match="SplitToSequence"):
             session(content).run(None, {"x": np.ones((2, 3), np.float32)})
@@ -402,7 +435,7 @@ def test_a_sequence_keeps_the_axis_as_it_does_in_onnx_runtime(
 def test_a_sequence_on_which_onnx_and_onnx_runtime_differ_is_left_for_other_targets(
     tmp_path: Path,
 ) -> None:
-    rewriting, output = fixed(unbound(1, 0, 13), tmp_path, **LEVEL_2)
+    rewriting, output = rewritten(unbound(1, 0, 13), tmp_path, **LEVEL_2)
     assert "ONNX ignores keepdims=0 with a scalar split" in rewriting.not_replaced[0][1]
     assert not output.exists()
 
@@ -412,7 +445,7 @@ def test_a_rewritten_random_graph_has_the_outputs_of_the_original(
     target_options: dict[str, str], tmp_path: Path
 ) -> None:
     content, _ = static_chains(0, 40)
-    rewriting, output = fixed(content, tmp_path, **target_options)
+    rewriting, output = rewritten(content, tmp_path, **target_options)
     assert len(rewriting.replaced) > 5
     assert_same_outputs(content, output, 0)
 
@@ -430,7 +463,13 @@ def splits(draw: st.DrawFn) -> onnx.ModelProto:
     sizes = draw(st.lists(st.integers(0, 4), min_size=1, max_size=4).filter(any))
     shape = [draw(st.integers(1, 3)) for _ in range(rank)]
     shape[axis] = sum(sizes)
-    return single(draw(st.sampled_from(KINDS)), shape, sizes, axis, draw(st.sampled_from([13, 18])))
+    return one_split(
+        draw(st.sampled_from(KINDS)),
+        shape,
+        sizes=sizes,
+        axis=axis,
+        opset=draw(st.sampled_from([13, 18])),
+    )
 
 
 @settings(max_examples=60)

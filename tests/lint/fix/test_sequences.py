@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from dmlsplit.lint.verdict import Outcome
 from tests.support.models import parsed, session
-from tests.support.rewriting import ORT, assessed, fixed, operators
+from tests.support.rewriting import ORT, assessed, operators, rewritten
 
 FLOAT = TensorProto.FLOAT
 Dim = int | str
@@ -87,7 +87,7 @@ def test_pieces_at_constant_positions_are_those_of_a_split(
     positions: list[int], more: dict[str, Any], expected: list[str], opset: int, tmp_path: Path
 ) -> None:
     content = taking(positions, **more, opset=opset)
-    rewriting, output = fixed(content, tmp_path, **ORT)
+    rewriting, output = rewritten(content, tmp_path, **ORT)
     assert rewriting.replaced
     assert operators(output) == expected
     assert {v.outcome for v in assessed(output, **ORT).verdicts} == {Outcome.RUNS_FOR_EVERY_SIZE}
@@ -100,7 +100,7 @@ def test_pieces_at_constant_positions_are_those_of_a_split(
 
 def test_an_empty_piece_that_is_taken_is_a_constant(tmp_path: Path) -> None:
     content = taking([0, 1], split=[2, 0, 4], shape=(3, 6))
-    _, output = fixed(content, tmp_path, **ORT)
+    _, output = rewritten(content, tmp_path, **ORT)
     assert operators(output) == SPLIT
     assert_same(content, output, (3, 6))
 
@@ -118,6 +118,7 @@ def with_uses(uses: str, outputs: str = "") -> onnx.ModelProto:
     return parsed(f"{HEADER.replace('OUTPUTS', outputs)} {SEQUENCE} {one_constant} {uses} }}")
 
 
+# `at` is an input, so its value is not known; `one` is a constant.
 @pytest.mark.parametrize(
     ("uses", "outputs"),
     [
@@ -131,12 +132,14 @@ def with_uses(uses: str, outputs: str = "") -> onnx.ModelProto:
          "{ t_y = Identity (s) }, else_branch = e () => (seq(float[]) e_y) "
          "{ e_y = Identity (s) }>", ", seq(float[]) z"),
     ],
+    ids=["unknown position", "output of the graph", "its length", "passed on", "joined",
+         "unknown position in one branch", "returned from a branch"],
 )  # fmt: skip
 def test_a_sequence_with_any_other_use_is_constructed_again(
     uses: str, outputs: str, tmp_path: Path
 ) -> None:
     content = with_uses(uses, outputs)
-    rewriting, output = fixed(content, tmp_path, **ORT)
+    rewriting, output = rewritten(content, tmp_path, **ORT)
     assert rewriting.replaced
     assert operators(output)[:2] == ["Split", "SequenceConstruct"]
     feeds = {"flag": np.array(True), "at": np.array(2)}
@@ -145,7 +148,7 @@ def test_a_sequence_with_any_other_use_is_constructed_again(
 
 @pytest.mark.parametrize("position", [3, -4])
 def test_a_position_out_of_range_still_fails(position: int, tmp_path: Path) -> None:
-    _, output = fixed(taking([0, position]), tmp_path, **ORT)
+    _, output = rewritten(taking([0, position]), tmp_path, **ORT)
     assert operators(output)[:2] == ["Split", "SequenceConstruct"]
     with pytest.raises(Exception, match="Invalid sequence index"):
         session(onnx.load(output)).run(None, {"x": np.ones((1, 6, 2), np.float32)})
@@ -154,7 +157,7 @@ def test_a_position_out_of_range_still_fails(position: int, tmp_path: Path) -> N
 def test_a_position_that_a_caller_may_override_keeps_the_sequence(tmp_path: Path) -> None:
     content = taking([1])
     content.graph.input.append(helper.make_tensor_value_info("at0", TensorProto.INT64, []))
-    _, output = fixed(content, tmp_path, **ORT)
+    _, output = rewritten(content, tmp_path, **ORT)
     assert operators(output) == ["Split", "SequenceConstruct", "SequenceAt"]
     for position in 0, 2:
         assert_same(content, output, (2, 6, 2), at0=np.array(position))
@@ -169,7 +172,7 @@ def test_bodies_of_an_if_may_take_pieces_of_a_sequence_outside(flag: bool, tmp_p
         for attribute in node.attribute:
             if attribute.g.node:
                 attribute.g.node[0].output[0] = attribute.g.output[0].name = "own"
-    _, output = fixed(content, tmp_path, **ORT)
+    _, output = rewritten(content, tmp_path, **ORT)
     assert operators(output) == ["Split", "If"]
     position = np.array(0)
     assert_same(content, output, (3, 6), flag=np.array(flag), at=position)
@@ -184,7 +187,7 @@ def test_a_split_in_a_body_is_replaced_there(tmp_path: Path) -> None:
             b = SequenceAt (s, last)
         }> (x)
     }""")
-    _, output = fixed(content, tmp_path, **ORT)
+    _, output = rewritten(content, tmp_path, **ORT)
     (node,) = onnx.load(output).graph.node
     assert "SequenceAt" not in {n.op_type for n in node.attribute[0].g.node}
     assert_same(content, output, (2, 3, 6))
@@ -193,7 +196,7 @@ def test_a_split_in_a_body_is_replaced_there(tmp_path: Path) -> None:
 def test_the_declaration_of_a_replaced_sequence_is_removed(tmp_path: Path) -> None:
     content = taking([1])
     content.graph.value_info.append(helper.make_tensor_sequence_value_info("s", FLOAT, None))
-    _, output = fixed(content, tmp_path, **ORT)
+    _, output = rewritten(content, tmp_path, **ORT)
     assert not onnx.load(output).graph.value_info
 
 
@@ -223,7 +226,7 @@ def test_any_pieces_that_are_taken_have_the_same_bits(
     positions = data.draw(st.lists(position, min_size=1, max_size=4))
     content = taking(positions, tuple(shape), axis, split, keepdims, opset)
     with tempfile.TemporaryDirectory() as folder:
-        rewriting, output = fixed(content, Path(folder), **ORT)
+        rewriting, output = rewritten(content, Path(folder), **ORT)
         if not rewriting.replaced:  # ONNX Runtime fails at this node
             assert keepdims == 0
             assert "ORT-KEEPDIMS" in rewriting.not_replaced[0][1]

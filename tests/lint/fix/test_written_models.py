@@ -7,17 +7,17 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from tests.support.models import parsed, session, single
-from tests.support.rewriting import LEVEL_1, LEVEL_2, fixed
+from tests.support.models import one_split, parsed, session
+from tests.support.rewriting import LEVEL_1, LEVEL_2, rewritten
 
 
 def test_the_new_split_keeps_the_documentation_of_the_old_one(tmp_path: Path) -> None:
-    content = single(TensorProto.INT8, (6, 4), (2, 4), 0)
+    content = one_split(TensorProto.INT8, (6, 4), sizes=(2, 4), axis=0)
     (old,) = (node for node in content.graph.node if node.op_type == "Split")
     old.doc_string = "keep me"
     old.metadata_props.add(key="pkg.torch.onnx.name", value="cut")
     for target_options in LEVEL_2, LEVEL_1:
-        _, output = fixed(content, tmp_path, **target_options)
+        _, output = rewritten(content, tmp_path, **target_options)
         new = next(n for n in onnx.load(output).graph.node if n.name == "cut")
         assert (new.op_type, new.doc_string) == ("Split", "keep me")
         assert list(new.metadata_props) == list(old.metadata_props)
@@ -41,6 +41,7 @@ IN_A_BODY += "e () => (int64[] e0) { e0 = Neg (s) }>"
         (IN_A_BODY, "", False),
         ("", ", int64[2] s", False),
     ],
+    ids=["only the split", "a node", "a node in a body", "an output of the graph"],
 )
 def test_sizes_that_nothing_uses_any_more_are_removed(
     node: str, output: str, is_removed: bool, tmp_path: Path
@@ -48,7 +49,7 @@ def test_sizes_that_nothing_uses_any_more_are_removed(
     text = SIZES.replace("NODE", node).replace("OUTPUT", output)
     content = parsed(text)
     assert [tensor.name for tensor in content.graph.initializer] == ["s"]
-    rewriting, output_path = fixed(content, tmp_path, **LEVEL_2)
+    rewriting, output_path = rewritten(content, tmp_path, **LEVEL_2)
     assert rewriting.replaced
     output_model = onnx.load(output_path)
     onnx.checker.check_model(output_model, full_check=True)
@@ -56,19 +57,18 @@ def test_sizes_that_nothing_uses_any_more_are_removed(
 
 
 def test_names_of_new_values_differ_from_all_names_of_the_model(tmp_path: Path) -> None:
-    content = single(TensorProto.INT8, (6, 4), (2, 4), 0)
+    content = one_split(TensorProto.INT8, (6, 4), sizes=(2, 4), axis=0)
     content.graph.node.append(helper.make_node("Neg", ["x"], ["dmlsplit_1_rows"]))
     content.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(1), "dmlsplit__2_axes"))
-    _, output = fixed(content, tmp_path, feature_level="1_0")
+    _, output = rewritten(content, tmp_path, feature_level="1_0")
     output_graph = onnx.load(output).graph
-    new_names = {
-        name for node in output_graph.node for name in node.output if name.startswith("dmlsplit_")
-    }
-    new_names.remove("dmlsplit_1_rows")
-    assert "dmlsplit___1_padded" in new_names
+    names = {name for node in output_graph.node for name in node.output}
+    new_names = {name for name in names if name.startswith("dmlsplit_")} - {"dmlsplit_1_rows"}
+    # No name of the model begins with three underscores after the word.
     assert all(name.startswith("dmlsplit___") for name in new_names)
-    words = "axes narrow padded part sizes wide"
-    assert {name.rpartition("_")[2] for name in new_names} == set(words.split())
+    assert "dmlsplit___1_padded" in new_names
+    roles = {name.rpartition("_")[2] for name in new_names}
+    assert roles == {"axes", "narrow", "padded", "part", "sizes", "wide"}
 
 
 @pytest.mark.parametrize("ir_version", [3, 4, 10])
@@ -82,7 +82,7 @@ def test_sizes_that_a_caller_may_override_are_not_written_into_the_model(
         {computation} [cut] a, b = Split <axis = 0> (x, t)
     }}""")
     content.ir_version = ir_version
-    rewriting, output = fixed(content, tmp_path, **LEVEL_2)
+    rewriting, output = rewritten(content, tmp_path, **LEVEL_2)
     if ir_version < 4:  # ONNX Runtime takes no other sizes then
         assert rewriting.replaced
         return
@@ -100,7 +100,7 @@ def test_a_dimension_that_has_the_name_of_another_input_axis_stays_dynamic(tmp_p
     }""")
     dims = content.graph.input[0].type.tensor_type.shape.dim
     dims[0].dim_param, dims[1].dim_param = "x.1", ""
-    rewriting, output = fixed(content, tmp_path, {"x.1": 6}, **LEVEL_2)
+    rewriting, output = rewritten(content, tmp_path, {"x.1": 6}, **LEVEL_2)
     assert rewriting.replaced
     first, second, _ = onnx.load(output).graph.input[0].type.tensor_type.shape.dim
     assert (first.dim_param, second.dim_value) == ("x.1", 6)
@@ -116,7 +116,7 @@ def test_the_output_of_a_scan_keeps_its_rank(tmp_path: Path) -> None:
     content.graph.node[0].attribute[1].g.output[0].type.tensor_type.ClearField("shape")
     for opset in content.opset_import:
         opset.version = 13
-    rewriting, output = fixed(content, tmp_path, **LEVEL_2)
+    rewriting, output = rewritten(content, tmp_path, **LEVEL_2)
     assert rewriting.replaced
     x = np.ones((2, 3, 2, 4, 2, 5), np.int8)
     (y,) = session(onnx.load(output)).run(None, {"x": x})

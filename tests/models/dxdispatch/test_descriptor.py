@@ -12,30 +12,45 @@ from dmlsplit.frontends.dxdispatch import read_descriptor
 from tests.conformance.cases import descriptor
 from tests.support.dxdispatch import F32, split_desc, tensor
 
+PLAIN = {
+    "Axis": 0,
+    "InputTensor": {"DataType": "FLOAT32", "Sizes": [6]},
+    "OutputTensors": [{"DataType": "FLOAT32", "Sizes": [2]}, {"DataType": "FLOAT32", "Sizes": [4]}],
+}
+DEFAULTS = {
+    "DataType": "DML_TENSOR_DATA_TYPE_FLOAT32",
+    "Flags": "DML_TENSOR_FLAG_NONE",
+    "DimensionCount": 1,
+    "Strides": [],
+    "TotalTensorSizeInBytes": 0,
+    "GuaranteedBaseOffsetAlignment": 0,
+}
+WITH_TYPED_TENSORS = {
+    "Axis": 0,
+    "InputTensor": {
+        "Type": "DML_TENSOR_TYPE_BUFFER", "Desc": {"DataType": "FLOAT32", "Sizes": [6]}
+    },
+    "OutputTensors": [
+        {"Type": "BUFFER", "Desc": {"Sizes": [2], **DEFAULTS}},
+        {"Type": "BUFFER", "Desc": {"Sizes": [4], **DEFAULTS}},
+    ],
+}  # fmt: skip
 
-def test_every_spelling_of_a_descriptor_reads_the_same() -> None:
-    plain = split_desc()
-    expected = read_descriptor(plain)
-    defaults = {
-        "DataType": "DML_TENSOR_DATA_TYPE_FLOAT32",
-        "Flags": "DML_TENSOR_FLAG_NONE",
-        "DimensionCount": 1,
-        "Strides": [],
-        **dict.fromkeys(("TotalTensorSizeInBytes", "GuaranteedBaseOffsetAlignment"), 0),
-    }
-    whole = [{"Type": "BUFFER", "Desc": fields | defaults} for fields in plain["OutputTensors"]]
-    source = {"Type": "DML_TENSOR_TYPE_BUFFER", "Desc": plain["InputTensor"]}
-    wrapped = {**plain, "InputTensor": source, "OutputTensors": whole}
-    without_count = {key: value for key, value in plain.items() if key != "OutputCount"}
-    for form in (
-        wrapped,
-        without_count,
-        {"type": "DML_OPERATOR_SPLIT", "desc": plain},
-        {"Type": "SPLIT", "Desc": wrapped},
-        {"type": "SPLIT", **plain},
-    ):
-        assert read_descriptor(form) == expected
-    assert str(expected) == "SPLIT axis 0: FLOAT32[6] -> FLOAT32[2], FLOAT32[1], FLOAT32[3]"
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        PLAIN,
+        {**PLAIN, "OutputCount": 2},
+        WITH_TYPED_TENSORS,
+        {"type": "DML_OPERATOR_SPLIT", "desc": PLAIN},
+        {"Type": "SPLIT", "Desc": WITH_TYPED_TENSORS},
+        {"type": "SPLIT", **PLAIN},
+    ],
+    ids=["plain", "count", "typed tensors", "type and desc", "short type", "type beside fields"],
+)
+def test_every_spelling_of_a_descriptor_reads_the_same(form: dict[str, Any]) -> None:
+    assert str(read_descriptor(form)) == "SPLIT axis 0: FLOAT32[6] -> FLOAT32[2], FLOAT32[4]"
 
 
 def test_every_tensor_field_is_read_and_the_kit_writes_it_back() -> None:

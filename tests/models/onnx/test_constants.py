@@ -220,7 +220,11 @@ def test_computed_lengths_are_read(scanned: Scanned) -> None:
     assert dynamic_site.state.cause is Cause.LENGTHS
 
 
-@pytest.mark.parametrize(("kind", "number"), [(7, 2**64), (6, 2**31), (3, 1)])
+@pytest.mark.parametrize(
+    ("kind", "number"),
+    [(TensorProto.INT64, 2**64), (TensorProto.INT32, 2**31), (TensorProto.INT8, 1)],
+    ids=["INT64", "INT32", "a type that is not computed"],
+)
 def test_a_number_that_its_type_may_not_hold_is_not_computed(
     scanned: Scanned, kind: int, number: int
 ) -> None:

@@ -16,7 +16,7 @@ from tests.support.onnx_graphs import Scanned, model, node, value
 CUT = node("Split", "y", "a b", axis=1, num_outputs=2)
 
 
-def shape(scanned: Scanned, content: Any, dim_sizes: dict[str, int]) -> tuple[Size, ...]:
+def split_shape(scanned: Scanned, content: Any, dim_sizes: dict[str, int]) -> tuple[Size, ...]:
     """Shape of the input of the only split."""
     dimensions = FixedSizes(dim_sizes)
     (site,) = scanned(content, dimensions=dimensions)
@@ -24,7 +24,8 @@ def shape(scanned: Scanned, content: Any, dim_sizes: dict[str, int]) -> tuple[Si
     return site.shape
 
 
-def through(inner: str, *declarations: Any, inputs: Any = ("batch", 6)) -> Any:
+def split_after(inner: str, *declarations: Any, inputs: Any = ("batch", 6)) -> Any:
+    """A split of y, which an operator makes of x; only Relu is one of ONNX's."""
     nodes = [node(inner, "x", "y", domain="" if inner == "Relu" else "own"), CUT]
     return model(nodes, [value("x", list(inputs))], declared=declarations)
 
@@ -35,20 +36,20 @@ DECLARED = value("y", ["batch", 6])
 @pytest.mark.parametrize(
     ("content", "dim_sizes", "expected_shape"),
     [
-        (through("Relu"), {"batch": 3}, (3, 6)),
-        (through("Relu"), {"x.0": 3}, (3, 6)),
-        (through("Relu", inputs=(None, 6)), {"x.0": 3}, (3, 6)),
-        (through("Relu", inputs=(-1, 6)), {"x.0": 3}, (3, 6)),
-        (through("Mystery", DECLARED), {"batch": 3}, (3, 6)),
-        (through("Mystery", DECLARED), {"x.0": 3}, (3, 6)),
-        (through("Relu", inputs=("n", 6, "h")), {"n": 2, "h": 5}, (2, 6, 5)),
-        (through("Relu", inputs=("n", 6, "h")), {"h": 5}, ("n", 6, 5)),
+        (split_after("Relu"), {"batch": 3}, (3, 6)),
+        (split_after("Relu"), {"x.0": 3}, (3, 6)),
+        (split_after("Relu", inputs=(None, 6)), {"x.0": 3}, (3, 6)),
+        (split_after("Relu", inputs=(-1, 6)), {"x.0": 3}, (3, 6)),
+        (split_after("Mystery", DECLARED), {"batch": 3}, (3, 6)),
+        (split_after("Mystery", DECLARED), {"x.0": 3}, (3, 6)),
+        (split_after("Relu", inputs=("n", 6, "h")), {"n": 2, "h": 5}, (2, 6, 5)),
+        (split_after("Relu", inputs=("n", 6, "h")), {"h": 5}, ("n", 6, 5)),
     ],
 )
 def test_a_size_is_given_by_name_or_by_input_and_axis(
     scanned: Scanned, content: Any, dim_sizes: dict[str, int], expected_shape: Any
 ) -> None:
-    assert shape(scanned, content, dim_sizes) == expected_shape
+    assert split_shape(scanned, content, dim_sizes) == expected_shape
 
 
 @pytest.mark.parametrize(
@@ -67,7 +68,7 @@ def test_given_sizes_of_unknown_fixed_or_contradictory_dimensions_are_refused(
     scanned: Scanned, dim_sizes: dict[str, int], message: str
 ) -> None:
     with pytest.raises(dml.InvalidArgumentError, match=message):
-        shape(scanned, through("Relu"), dim_sizes)
+        split_shape(scanned, split_after("Relu"), dim_sizes)
 
 
 def doubled(*declarations: Any) -> Any:
@@ -85,11 +86,11 @@ def test_the_size_of_a_value_in_the_middle_is_not_given_but_declared(
         f"{re.escape(dim_name)} is given the size 6; no input .* has a dynamic .* Fix: give n; "
     )
     with pytest.raises(dml.InvalidArgumentError, match=f"{message}declare sizes of other values"):
-        shape(scanned, doubled(names), {dim_name: 6})
-    assert shape(scanned, doubled(names), {"n": 3}) == (6, 6)
-    opaque_model = through("Mystery", names, inputs=("n", 6))
-    assert shape(scanned, opaque_model, {"n": 3}) == ("2*n", 6)
-    assert shape(scanned, through("Mystery", value("y", [6, 6])), {}) == (6, 6)
+        split_shape(scanned, doubled(names), {dim_name: 6})
+    assert split_shape(scanned, doubled(names), {"n": 3}) == (6, 6)
+    opaque_model = split_after("Mystery", names, inputs=("n", 6))
+    assert split_shape(scanned, opaque_model, {"n": 3}) == ("2*n", 6)
+    assert split_shape(scanned, split_after("Mystery", value("y", [6, 6])), {}) == (6, 6)
 
 
 @pytest.mark.parametrize("middle", [None, "k"])
@@ -97,10 +98,10 @@ def test_sizes_that_no_option_gives_are_not_listed_but_have_examples(
     scanned: Scanned, middle: str | None
 ) -> None:
     declaration = value("y", ["n", middle])
-    (site,) = scanned(through("Mystery", declaration, inputs=("n", 6)))
+    (site,) = scanned(split_after("Mystery", declaration, inputs=("n", 6)))
     assert isinstance(site.state, Unknown)
     assert (site.state.missing, site.state.example_shape) == ((), (1, 2))
-    (site,) = scanned(through("Mystery", value("y", ["n", 6]), inputs=("n", 6)))
+    (site,) = scanned(split_after("Mystery", value("y", ["n", 6]), inputs=("n", 6)))
     assert isinstance(site.state, Unknown)
     assert (site.state.missing, site.state.example_shape) == ((("n", 1),), (1, 6))
 
@@ -115,7 +116,7 @@ def test_a_dimension_of_a_body_has_no_option(scanned: Scanned) -> None:
     assert isinstance(site.state, Unknown)
     assert site.state.missing == ()
     with pytest.raises(dml.InvalidArgumentError, match="dimension k is given the size 3"):
-        shape(scanned, content, {"k": 3})
+        split_shape(scanned, content, {"k": 3})
 
 
 @pytest.mark.parametrize("declared_shape", [["n", 6], [4, 6], ["n"]])
@@ -131,7 +132,7 @@ def test_a_rank_is_declared_and_not_given(scanned: Scanned) -> None:
     assert isinstance(site.state, Unknown)
     assert (site.state.missing, site.state.example_shape) == ((), None)
     with pytest.raises(dml.InvalidArgumentError, match="Fix: remove it, as no input has a dynamic"):
-        shape(scanned, content, {"x.0": 2})
+        split_shape(scanned, content, {"x.0": 2})
 
 
 @pytest.mark.parametrize("name", ["?", "None", "", "0", "-1", "x.2"])
@@ -149,9 +150,9 @@ def test_a_size_that_is_given_by_name_sets_no_size_that_is_unknown(
 
 
 def test_dimensions_that_paddle_calls_by_one_name_are_one_dimension(scanned: Scanned) -> None:
-    content = through("Relu", inputs=("?", 6, "?"))
-    assert shape(scanned, content, {}) == ("?", 6, "?")
-    assert shape(scanned, content, {"?": 8}) == (8, 6, 8)
+    content = split_after("Relu", inputs=("?", 6, "?"))
+    assert split_shape(scanned, content, {}) == ("?", 6, "?")
+    assert split_shape(scanned, content, {"?": 8}) == (8, 6, 8)
 
 
 def test_an_unknown_axis_is_not_the_last_one(scanned: Scanned) -> None:
@@ -166,7 +167,7 @@ def test_an_unknown_axis_is_not_the_last_one(scanned: Scanned) -> None:
 
 def test_a_name_that_shape_inference_invented_is_the_name_of_a_dimension(scanned: Scanned) -> None:
     """Netron and ONNX Runtime show it; exporters, such as tf2onnx, keep it in the model."""
-    assert shape(scanned, through("Relu", inputs=("unk__6", 6)), {"unk__6": 4}) == (4, 6)
+    assert split_shape(scanned, split_after("Relu", inputs=("unk__6", 6)), {"unk__6": 4}) == (4, 6)
 
 
 @pytest.mark.parametrize(
@@ -175,13 +176,13 @@ def test_a_name_that_shape_inference_invented_is_the_name_of_a_dimension(scanned
 def test_an_unknown_name_gets_similar_ones_or_all_that_there_are(
     scanned: Scanned, dim_name: str, fix: str
 ) -> None:
-    content = through("Mystery", value("y", ["height", 6]), inputs=("batch", None))
+    content = split_after("Mystery", value("y", ["height", 6]), inputs=("batch", None))
     with pytest.raises(dml.InvalidArgumentError, match=f"of that name. Fix: {fix}"):
-        shape(scanned, content, {dim_name: 3})
+        split_shape(scanned, content, {dim_name: 3})
 
 
 def test_a_name_that_is_also_an_axis_of_an_input_means_the_axis(scanned: Scanned) -> None:
     """Here, x.0 is the first axis of x, and the name of its third."""
     content = model([node("Relu", "x", "y"), CUT], [value("x", ["n", 6, "x.0"])])
-    assert shape(scanned, content, {"x.0": 2}) == (2, 6, "x.2")
-    assert shape(scanned, content, {"x.2": 2}) == ("n", 6, 2)
+    assert split_shape(scanned, content, {"x.0": 2}) == (2, 6, "x.2")
+    assert split_shape(scanned, content, {"x.2": 2}) == ("n", 6, 2)

@@ -8,18 +8,23 @@ import pytest
 from dmlsplit.frontends.onnx import FixedSizes, scan
 from tests.support.models import parsed
 
-W = "w = Constant <value = int64[4] {1, 2, 3, 4}> () k = Constant <value = int64[2] {2, 2}> ()"
+INTS_AND_SIZES = (
+    "w = Constant <value = int64[4] {1, 2, 3, 4}> () k = Constant <value = int64[2] {2, 2}> ()"
+)
 USED = "c = Add (a, b) y = Add (x, c)"
-F = "w = Constant <value = float[4] {1, 2, 3, 4}> ()"
+FLOATS = "w = Constant <value = float[4] {1, 2, 3, 4}> ()"
 HALVES = "a, b = Split <axis = 0, num_outputs = 2>"
 # The inputs and initializers, and the nodes.
 FOLDED = {
-    "a constant": ("int64[2] x", f"{W} a, b = Split <axis = 0> (w, k) {USED}"),
+    "a constant": ("int64[2] x", f"{INTS_AND_SIZES} a, b = Split <axis = 0> (w, k) {USED}"),
     "an initializer": (
         "int64[2] x) => (int64[2] y) <int64[4] w = {1, 2, 3, 4}, int64[2] k = {2, 2}>",
         f"a, b = Split <axis = 0> (w, k) {USED}",
     ),
-    "what a constant becomes": ("float[2] x", f"{F} r = Relu (w) e = Erf (r) {HALVES} (e) {USED}"),
+    "what a constant becomes": (
+        "float[2] x",
+        f"{FLOATS} r = Relu (w) e = Erf (r) {HALVES} (e) {USED}",
+    ),
     "a known shape": (
         "float[6,2] x) => (float[2,6] y)",
         f"s = Shape (x) {HALVES} (s) c = Concat <axis = 0> (b, a) y = Reshape (x, c)",
@@ -28,10 +33,10 @@ FOLDED = {
         "float[2] x",
         f"n = Constant <value = int64[1] {{4}}> () r = ConstantOfShape (n) {HALVES} (r) {USED}",
     ),
-    "unused pieces": ("float[2] x", f"{F} {HALVES} (w) y = Relu (x)"),
+    "unused pieces": ("float[2] x", f"{FLOATS} {HALVES} (w) y = Relu (x)"),
     "in a branch": (
         "int64[2] x, bool c",
-        f"""{W} y = If (c) <
+        f"""{INTS_AND_SIZES} y = If (c) <
             then_branch = t () => (int64[2] d) {{ a, b = Split <axis = 0> (w, k) d = Add (a, x) }},
             else_branch = e () => (int64[2] f) {{ f = Identity (x) }}>""",
     ),
@@ -62,7 +67,7 @@ KEPT = {
     "random numbers": ("float[2] x", f"r = RandomNormal <shape = [4]> () {HALVES} (r) {USED}"),
     "random numbers of a shape": (
         "float[2] x",
-        f"{F} r = RandomNormalLike (w) {HALVES} (r) {USED}",
+        f"{FLOATS} r = RandomNormalLike (w) {HALVES} (r) {USED}",
     ),
     "a quantized constant": (
         "float[2] x",
@@ -73,7 +78,7 @@ KEPT = {
     "unused pieces of an input": ("float[4] x) => (float[4] y)", f"{HALVES} (x) y = Relu (x)"),
     "a sequence": (
         "float[2] x",
-        f"""{F} n = Constant <value = int64 {{2}}> () r = SplitToSequence (w, n)
+        f"""{FLOATS} n = Constant <value = int64 {{2}}> () r = SplitToSequence (w, n)
             z = Constant <value = int64 {{0}}> () a = SequenceAt (r, z) y = Add (x, a)""",
     ),
 }
@@ -117,7 +122,7 @@ def test_a_split_is_folded_exactly_if_onnx_runtime_folds_it(tmp_path: Path, name
 def test_a_split_of_a_constant_in_a_function_is_folded(tmp_path: Path) -> None:
     function = """<domain: "local", opset_import: ["" : 18]>
         halves (v) => (p, q) { p, q = Split <axis = 0, num_outputs = 2> (v) }"""
-    graph = f"(float[2] x) => (float[2] y) {{ {F} a, b = local.halves (w) {USED} }}"
+    graph = f"(float[2] x) => (float[2] y) {{ {FLOATS} a, b = local.halves (w) {USED} }}"
     onnx.save(parsed(graph, function), tmp_path / "model.onnx")
     assert [site.is_folded for site in scan(tmp_path / "model.onnx")] == [True]
 

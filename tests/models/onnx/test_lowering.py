@@ -7,13 +7,15 @@ import pytest
 
 import dmlsplit as dml
 from dmlsplit.frontends.onnx import Lowering, operator_version
+from dmlsplit.models.lowering import MAX_OUTPUTS
 from tests.support.onnx_splits import lowered, refused
 
 # --- the size rule of num_outputs -------------------------------------------------------------
 
 
-# Counts for which the other pieces are larger than the axis, by its size, up to its size plus 1.
-# All higher ones are such counts too, unless the axis is empty.
+# By the size of an axis: the counts up to size + 1 that are refused, because the pieces before the
+# last one, each as long as the axis over the count, rounded up, are together longer than the axis:
+# 4 pieces of 5 would be 2 + 2 + 2 - 1. Higher counts are refused too, unless the axis is empty.
 OVERSHOOT = {5: {4}, 6: {5}, 7: {5, 6}, 8: {6, 7}, 9: {8, 6, 7}}
 OVERSHOOT |= {10: {8, 9, 7}, 11: {5, 7, 8, 9, 10}, 12: {8, 9, 10, 11}}
 
@@ -146,11 +148,6 @@ REFUSED: list[tuple[str, int, tuple[int, ...], dict[str, Any], str]] = [
         *("SplitToSequence", 24, (6,), {"split": [4]}),
         "split is [4], which adds up to 4; it must add up to 6, the size of the axis",
     ),
-    (
-        *("SplitToSequence", 11, (2**20 + 1, 0), {}),
-        "there are 1,048,577 pieces; at most 1,048,576 are supported. "
-        "Fix: use a larger chunk size, or fewer outputs",
-    ),
 ]
 
 
@@ -173,9 +170,17 @@ def test_an_error_about_a_type_names_the_allowed_types() -> None:
     )
 
 
-def test_2_to_the_20_pieces_are_made() -> None:
-    assert len(lowered("SplitToSequence", 11, (2**20, 0)).sizes) == 2**20
-    assert lowered("SplitToSequence", 11, (2**22,), split=2**21).sizes == (2**21, 2**21)
+def test_a_split_may_have_as_many_pieces_as_the_limit_and_no_more() -> None:
+    """More must be a mistake, and each takes memory."""
+    assert len(lowered("SplitToSequence", 11, (MAX_OUTPUTS, 0)).sizes) == MAX_OUTPUTS
+    assert refused("SplitToSequence", 11, (MAX_OUTPUTS + 1, 0)).endswith(
+        "there are 1048577 pieces; at most 1048576 are supported"
+    )
+
+
+def test_the_limit_of_pieces_does_not_limit_their_sizes() -> None:
+    chunk = 2 * MAX_OUTPUTS
+    assert lowered("SplitToSequence", 11, (2 * chunk,), split=chunk).sizes == (chunk, chunk)
 
 
 def test_warnings_name_the_piece_or_attribute_and_the_consequence() -> None:

@@ -189,51 +189,78 @@ def test_a_hostile_node_becomes_an_invalid_site_with_a_one_line_problem(
     assert len(site.state.problem.splitlines()) == 1
 
 
-def test_the_limits_of_a_scan_make_a_split_unknown_and_are_named(scanned: Scanned) -> None:
-    many = 70_000
-    cases = [
-        (13, node("Split", "x s", "a b"), sizes("s", *[1] * many), Cause.COUNT, "65,536 values"),
-        (11, node("Split", "x", "a b", split=[1] * many), sizes("s", 1), Cause.COUNT, "65,536 int"),
-        (13, node("SplitToSequence", "x s", "a"), sizes("s", *[1] * many), Cause.COUNT, "65,536"),
-        (13, node("Split", "x g", "a b"), sizes("s", *[2] * 2000), Cause.LIMIT, "at most 1,024"),
-        (13, node("Split", "x h", "a b"), sizes("s", *[2] * 2000), Cause.LIMIT, "at most 1,024"),
-    ]
-    for opset, cut, s, cause, limit in cases:
-        first = [node("Gather", "s i", "g"), node("Add", "g i", "h")]
-        content = model(
-            [*first, cut],
-            [value("x", [many])],
-            initializers=(s, sizes("i", 0, 1)),
-            opsets={"": opset},
-        )
-        (site,) = scanned(content)
-        assert isinstance(site.state, Unknown)
-        assert site.state.cause is cause
-        assert limit in site.state.reason
-
-
-def test_pieces_are_limited_per_node_and_in_sequences_per_file(
-    scanned: Scanned, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("opset", "cut", "limit"),
+    [
+        (13, node("Split", "x ones", "a b"), "65,536 values"),
+        (11, node("Split", "x", "a b", split=[1] * 70_000), "65,536 int"),
+        (13, node("SplitToSequence", "x ones", "a"), "65,536"),
+    ],
+    ids=["lengths of an input", "lengths of an attribute", "lengths of a sequence"],
+)
+def test_more_lengths_than_a_scan_reads_make_a_split_unknown(
+    opset: int, cut: Any, limit: str, scanned: Scanned
 ) -> None:
+    ones = sizes("ones", *[1] * 70_000)
+    content = model([cut], [value("x", [70_000])], initializers=(ones,), opsets={"": opset})
+    (site,) = scanned(content)
+    assert isinstance(site.state, Unknown)
+    assert site.state.cause is Cause.COUNT
+    assert limit in site.state.reason
+
+
+@pytest.mark.parametrize("lengths", ["gathered", "sum"])
+def test_lengths_computed_from_more_values_than_a_scan_computes_with_make_a_split_unknown(
+    lengths: str, scanned: Scanned
+) -> None:
+    nodes = [
+        node("Gather", "twos positions", "gathered"),
+        node("Add", "gathered positions", "sum"),
+        node("Split", f"x {lengths}", "a b"),
+    ]
+    initializers = sizes("twos", *[2] * 2000), sizes("positions", 0, 1)
+    content = model(nodes, [value("x", [4])], initializers=initializers, opsets={"": 13})
+    (site,) = scanned(content)
+    assert isinstance(site.state, Unknown)
+    assert site.state.cause is Cause.LIMIT
+    assert "at most 1,024" in site.state.reason
+
+
+@pytest.fixture
+def low_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """1024 pieces of a node and 8000 values of a file, so that small models reach them."""
     assert (node_facts.MAX_NODE_PIECES, reader.MAX_COMPUTED) == (32_768, 262_144)
     monkeypatch.setattr(node_facts, "MAX_NODE_PIECES", 1024)
     monkeypatch.setattr(reader, "MAX_COMPUTED", 8000)
     monkeypatch.setattr(reader, "MIN_COMPUTED", 8000)
-    outputs = [f"y{index}" for index in range(1025)]
 
-    def unknown(splits: list[Any], size: int) -> list[str]:
-        return [why(site) for site in scanned(model(splits, [value("x", [size])]))]
 
-    def cut(count: int) -> Any:
-        return helper.make_node("Split", ["x"], outputs[:count], num_outputs=count)
+def reasons(splits: list[Any], size: int, scanned: Scanned) -> list[str]:
+    """Why each of these splits of x, of one dimension, is unknown; empty for those that are not."""
+    return [why(site) for site in scanned(model(splits, [value("x", [size])]))]
 
-    assert unknown([cut(1024)] * 9, 1024) == [""] * 9
-    (reason,) = unknown([cut(1025)], 1025)
+
+def split_into_ones(count: int) -> Any:
+    return node("Split", "x", " ".join(f"y{i}" for i in range(count)), num_outputs=count)
+
+
+@pytest.mark.usefixtures("low_limits")
+def test_pieces_are_limited_per_node(scanned: Scanned) -> None:
+    (reason,) = reasons([split_into_ones(1025)], 1025, scanned)
     assert reason == "it makes 1025 pieces; a scan describes at most 1,024 of a node"
-    sequences = [node("SplitToSequence", "x", "s")] * 9
-    *earlier_reasons, reason = unknown(sequences, 1000)
-    assert earlier_reasons == [""] * 8
-    assert "with its pieces, the model has more than 8,000 computed values" in reason
+
+
+@pytest.mark.usefixtures("low_limits")
+def test_pieces_of_splits_are_not_limited_per_file(scanned: Scanned) -> None:
+    """A file names each of them, so their number grows with the file."""
+    assert reasons([split_into_ones(1024)] * 9, 1024, scanned) == [""] * 9
+
+
+@pytest.mark.usefixtures("low_limits")
+def test_pieces_of_sequences_are_limited_per_file(scanned: Scanned) -> None:
+    *first_eight, ninth = reasons([node("SplitToSequence", "x", "s")] * 9, 1000, scanned)
+    assert first_eight == [""] * 8
+    assert "with its pieces, the model has more than 8,000 computed values" in ninth
 
 
 def test_sizes_beyond_32_bits_become_a_descriptor(scanned: Scanned) -> None:

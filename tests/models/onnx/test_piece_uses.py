@@ -5,7 +5,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from dmlsplit.models.site import Taken
+from dmlsplit.models.site import NodePath
 from tests.support.models import parsed
 from tests.support.onnx_graphs import Scanned
 
@@ -20,43 +20,71 @@ def sequence(uses: str, outputs: str = "float[] y") -> onnx.ModelProto:
     }}""")
 
 
-BRANCHES = "then_branch = t () => (float[] a) { a = SequenceAt (s, one) }, "
-BRANCHES += "else_branch = e () => (float[] b) { b = SequenceAt (s, USED) }"
+def taken(model: onnx.ModelProto, scanned: Scanned) -> list[tuple[NodePath, int]]:
+    """The nodes that take a piece of the only sequence, and the position of the piece."""
+    (site,) = scanned(model)
+    return [(piece.path, piece.position) for piece in site.taken]
+
+
+AFTER_THE_SEQUENCE = 3  # the number of the first of `uses` in the graph
+
+
+def test_a_sequence_at_takes_the_piece_at_a_constant_position(scanned: Scanned) -> None:
+    model = sequence("y = SequenceAt (s, one)")
+    assert taken(model, scanned) == [((AFTER_THE_SEQUENCE,), 1)]
+
+
+def test_a_position_may_be_calculated_from_constants(scanned: Scanned) -> None:
+    model = sequence("i = Neg (one) y = SequenceAt (s, i)")
+    assert taken(model, scanned) == [((AFTER_THE_SEQUENCE + 1,), -1)]
+
+
+def test_several_nodes_take_pieces(scanned: Scanned) -> None:
+    model = sequence("y = SequenceAt (s, one) z = SequenceAt (s, one)")
+    first, second = (AFTER_THE_SEQUENCE,), (AFTER_THE_SEQUENCE + 1,)
+    assert taken(model, scanned) == [(first, 1), (second, 1)]
+
+
+def test_nodes_in_branches_take_pieces(scanned: Scanned) -> None:
+    model = sequence("""y = If (flag) <
+        then_branch = t () => (float[] a) { a = SequenceAt (s, one) },
+        else_branch = e () => (float[] b) { b = SequenceAt (s, one) }
+    >""")
+    assert taken(model, scanned) == [
+        ((AFTER_THE_SEQUENCE, "then_branch", 0, 0), 1),
+        ((AFTER_THE_SEQUENCE, "else_branch", 0, 0), 1),
+    ]
 
 
 @pytest.mark.parametrize(
-    ("uses", "expected"),
+    "uses",
     [
-        ("y = SequenceAt (s, one)", [Taken((3,), 1)]),
-        ("i = Identity (one) y = SequenceAt (s, i)", [Taken((4,), 1)]),
-        ("i = Neg (one) y = SequenceAt (s, i) z = SequenceAt (s, one)",
-         [Taken((4,), -1), Taken((5,), 1)]),
-        (f"y = If (flag) <{BRANCHES.replace('USED', 'one')}>",
-         [Taken((3, "then_branch", 0, 0), 1), Taken((3, "else_branch", 0, 0), 1)]),
-        # One other use, and the sequence itself is needed.
-        (f"y = If (flag) <{BRANCHES.replace('USED', 'given')}>", []),
-        ("y = SequenceAt (s, given)", []),
-        ("y = SequenceAt (s, one) n = SequenceLength (s)", []),
-        ("y = SequenceAt (s, one) t = Identity (s)", []),
-        ("y = Identity (x)", []),
+        "y = SequenceAt (s, given)",
+        """y = If (flag) <
+            then_branch = t () => (float[] a) { a = SequenceAt (s, one) },
+            else_branch = e () => (float[] b) { b = SequenceAt (s, given) }
+        >""",
+        "y = SequenceAt (s, one) n = SequenceLength (s)",
+        "y = SequenceAt (s, one) t = Identity (s)",
+        "y = Identity (x)",
     ],
-)  # fmt: skip
-def test_pieces_are_taken_if_the_sequence_has_no_other_use(
-    uses: str, expected: list[Taken], scanned: Scanned
+    ids=["position of an input", "in one branch", "its length", "the whole", "none"],
+)
+def test_no_piece_is_taken_if_the_sequence_has_another_use_or_none(
+    uses: str, scanned: Scanned
 ) -> None:
-    (site,) = scanned(sequence(uses))
-    assert list(site.taken) == expected
+    assert taken(sequence(uses), scanned) == []
 
 
 def test_a_sequence_that_a_graph_outputs_is_needed(scanned: Scanned) -> None:
-    (site,) = scanned(sequence("y = SequenceAt (s, one)", "float[] y, seq(float[]) s"))
-    assert not site.taken
+    model = sequence("y = SequenceAt (s, one)", outputs="float[] y, seq(float[]) s")
+    assert taken(model, scanned) == []
 
 
 def test_a_position_is_not_constant_if_a_caller_may_override_it(scanned: Scanned) -> None:
     content = sequence("y = SequenceAt (s, at)")
     content.graph.initializer.append(numpy_helper.from_array(np.array(2), "at"))
-    assert scanned(content)[0].taken == (Taken((3,), 2),)
+    assert taken(content, scanned) == [((AFTER_THE_SEQUENCE,), 2)]
     content.graph.input.append(onnx.helper.make_tensor_value_info("at", onnx.TensorProto.INT64, []))
     (site,) = scanned(content)
     assert (site.taken, site.is_overridable) == ((), False)

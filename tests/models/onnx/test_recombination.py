@@ -40,14 +40,15 @@ def test_many_recombinations_of_one_split_are_recorded_without_quadratic_copies(
 
     monkeypatch.setattr(piece_uses, "replace", counted_replace)
     gates = (node("Mul", "a g", f"y{i}") for i in range(500))
-    recombinations = combining(scanned, GATE, *gates)
+    recombinations = nodes_that_recombine(scanned, GATE, *gates)
     assert recombinations == [f"Mul #{i + 2} of main" for i in range(500)]
     assert copied_count <= 2 * 500
 
 
-def combining(
+def nodes_that_recombine(
     scanned: Scanned, *nodes: Any, split: Any = HALVES, shape: Any = (1, 4, 5)
 ) -> list[str]:
+    """The nodes that combine pieces of a split of x into a and b, halves unless it is given."""
     inputs = [value("x", list(shape)), value("other", [1, 2, 5])]
     (site,) = scanned(model([split, *nodes], inputs, initializers=(sizes("s", 2, 2),)))
     return list(site.recombined_by)
@@ -55,9 +56,11 @@ def combining(
 
 def test_the_product_of_a_glu_combines_pieces_of_one_split(scanned: Scanned) -> None:
     glu = [GATE, node("Mul", "a g", "y", name="gate")]
-    assert combining(scanned, *glu) == ["Mul 'gate' of main"]
+    assert nodes_that_recombine(scanned, *glu) == ["Mul 'gate' of main"]
     lengths = node("Split", "x s", "a b", axis=1)
-    assert combining(scanned, *glu, split=lengths, shape=("n", 4, 5)) == ["Mul 'gate' of main"]
+    assert nodes_that_recombine(scanned, *glu, split=lengths, shape=("n", 4, 5)) == [
+        "Mul 'gate' of main"
+    ]
 
 
 # Nodes between that keep the bytes, as --write-fixed writes them: from a to p, and from b to q.
@@ -122,13 +125,13 @@ APART = [
 def test_pieces_are_followed_only_through_operators_that_move_no_element(
     scanned: Scanned, nodes: list[Any], count: int
 ) -> None:
-    assert len(combining(scanned, *nodes)) == count
+    assert len(nodes_that_recombine(scanned, *nodes)) == count
 
 
 def test_the_gates_of_an_lstm_are_no_glu(scanned: Scanned) -> None:
     gates = node("Split", "x", "i f g o", axis=1, num_outputs=4)
     nodes = [node("Sigmoid", "i", "p"), node("Tanh", "g", "q"), node("Mul", "p q", "y")]
-    assert combining(scanned, *nodes, split=gates) == []
+    assert nodes_that_recombine(scanned, *nodes, split=gates) == []
 
 
 def test_combining_pieces_of_two_splits_is_no_recombination(scanned: Scanned) -> None:
@@ -143,7 +146,7 @@ def test_pieces_are_followed_into_a_nested_body(scanned: Scanned) -> None:
     body = helper.make_graph(nodes, "t", [], [value("z")])
     empty = helper.make_graph([node("Identity", "x", "e")], "e", [], [value("e")])
     branch = node("If", "c", "y", name="if", then_branch=body, else_branch=empty)
-    assert combining(scanned, branch) == ["Mul 'in' of main/if.then_branch"]
+    assert nodes_that_recombine(scanned, branch) == ["Mul 'in' of main/if.then_branch"]
 
 
 def test_a_function_is_not_scanned_again_for_each_piece(scanned: Scanned) -> None:

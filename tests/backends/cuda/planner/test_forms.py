@@ -1,5 +1,7 @@
 """The form in which the outputs of a strided split are copied."""
 
+from typing import Any
+
 import pytest
 
 from dmlsplit.backends.cuda.gpus import H200
@@ -58,15 +60,29 @@ def test_units_are_as_wide_as_all_offsets_allow() -> None:
     assert [loop.size for loop in nest_of(piece, assumed()).loops] == [9, 64, 2]
 
 
+# Rows of 1024 pixels of three bytes, and a byte of padding.
+PIXELS = rows(unit=1, units=1024, step=3, pitch=3073)
+
+
+def outputs_that_share_a_window(offsets: list[int], assumptions: Assumptions) -> list[Any]:
+    """Outputs whose units begin at these offsets of the input, by the window that has them."""
+    entries = entries_of(PIXELS, list(enumerate(offsets)), assumptions)
+    return [entry.outputs for entry in entries]
+
+
 def test_channels_of_pixels_share_their_windows() -> None:
-    pixels = rows(1, 1024, 3, pitch=3073)
-    (rgb,) = entries_of(pixels, [(0, 0), (1, 1), (2, 2)], assumed())
-    assert rgb == Entry((0, 1, 2), 0, pixels)
-    entries = list(entries_of(pixels, [(0, 0), (1, 2), (2, 3072), (3, 3073)], assumed()))
-    assert [entry.outputs for entry in entries] == [(0,), (1,), (2, 3)]
-    # Their vectors are at different offsets.
-    apart = list(entries_of(pixels, [(0, 0), (1, 1), (2, 2)], assumed(16, 1)))
-    assert [entry.outputs for entry in apart] == [(0,), (1,), (2,)]
+    (entry,) = entries_of(PIXELS, [(0, 0), (1, 1), (2, 2)], assumed())
+    assert entry == Entry(outputs=(0, 1, 2), offset=0, nest=PIXELS)
+
+
+def test_channels_with_another_between_them_have_windows_of_their_own() -> None:
+    assert outputs_that_share_a_window([0, 2, 3072, 3073], assumed()) == [(0,), (1,), (2, 3)]
+
+
+def test_channels_of_outputs_at_odd_addresses_have_windows_of_their_own() -> None:
+    """The vectors of such outputs begin at different pixels."""
+    at_odd_addresses = assumed(output_alignment=1)
+    assert outputs_that_share_a_window([0, 1, 2], at_odd_addresses) == [(0,), (1,), (2,)]
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from dmlsplit.backends.cuda.launch import IN_FLIGHT_BYTES, VECTOR, DeviceLimits,
 from dmlsplit.backends.cuda.occupancy import resident_blocks
 from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.backends.cuda.planner import rows as rows_planner
-from tests.support.descriptors import packed
-from tests.support.plans import known, planned, sources
+from tests.support.descriptors import packed_split
+from tests.support.plans import constants_and_arguments, planned, sources
 
 widths = st.integers(512, 100_000)
 # Fewer bytes in flight cost more than the instructions of smaller blocks.
@@ -24,9 +24,9 @@ ENOUGH = 0.86
 
 @given(st.lists(widths, min_size=2, max_size=300), st.integers(2, 100_000))
 def test_every_tile_belongs_to_its_output(sizes: list[int], rows: int) -> None:
-    (launch,) = planned(packed((rows, sum(sizes)), 1, tuple(sizes), 1), 1, 1)
+    (launch,) = planned(packed_split((rows, sum(sizes)), axis=1, sizes=tuple(sizes)), 1, 1)
     assume(launch.code.kernel == "rows")
-    parameters = known(launch)
+    parameters = constants_and_arguments(launch)
     if "tile_starts" not in parameters:  # equal outputs
         assert parameters["chunk_tiles"] == parameters["output_tiles"] * len(sizes)
         return
@@ -42,7 +42,7 @@ def test_all_numbers_of_rows_share_at_most_two_specializations(
     sizes: list[int], rows: list[int]
 ) -> None:
     """One row or more, outputs that fit the L2 cache or not: at most two specializations."""
-    geometries = [packed((count, sum(sizes)), 1, tuple(sizes), 1) for count in rows]
+    geometries = [packed_split((count, sum(sizes)), axis=1, sizes=tuple(sizes)) for count in rows]
     assert len(set(chain.from_iterable(map(sources, geometries)))) <= 2
 
 
@@ -51,7 +51,9 @@ def test_all_numbers_of_rows_share_at_most_two_specializations(
     st.lists(st.lists(st.integers(1, 1 << 24), min_size=64, max_size=64), min_size=2, max_size=6)
 )
 def test_all_sizes_along_axis_0_share_two_specializations(size_lists: list[list[int]]) -> None:
-    geometries = [packed((sum(sizes), 16), 0, tuple(sizes), 1) for sizes in size_lists]
+    geometries = [
+        packed_split((sum(sizes), 16), axis=0, sizes=tuple(sizes)) for sizes in size_lists
+    ]
     assert len(set(chain.from_iterable(map(sources, geometries)))) <= 2
     plans = list(map(planned, geometries))
     with patch.object(rows_planner, "MAX_IN_PYTHON", 0):  # the same by NumPy
@@ -59,7 +61,7 @@ def test_all_sizes_along_axis_0_share_two_specializations(size_lists: list[list[
 
 
 def test_narrow_outputs_beside_a_very_wide_one_share_blocks() -> None:
-    launches = planned(packed((16384, 202_000), 1, (200_000, *(1,) * 2000), 1))
+    launches = planned(packed_split((16384, 202_000), axis=1, sizes=(200_000, *(1,) * 2000)))
     assert [launch.code.kernel for launch in launches] == ["rows", "tile", "tile"]
     assert sum(launch.grid for launch in launches) < 1_000_000
 
@@ -80,13 +82,13 @@ class Form(NamedTuple):
 
 def rounds_of(launch: KernelLaunch) -> int:
     """The rounds of a block of `rows`."""
-    parameters = known(launch)
+    parameters = constants_and_arguments(launch)
     return int(parameters["tile_bytes"] // (launch.threads * parameters["kLoads"] * VECTOR))
 
 
 def in_flight(launch: KernelLaunch, limits: DeviceLimits) -> float:
     """The bytes that an SM waits for at first."""
-    parameters = known(launch)
+    parameters = constants_and_arguments(launch)
     registers = rows_planner.THREAD_REGISTERS[bool(parameters["kAligned"])]
     resident = resident_blocks(limits, launch.threads, registers, launch.shared_bytes)
     at_once = min(launch.grid, limits.sm_count * resident)
@@ -102,7 +104,11 @@ def test_large_splits_have_large_blocks(gpu: str, alignments: tuple[int, int]) -
     """
     limits, forms = find_gpu(gpu).limits, []
     for mib in (*range(1, 64), *range(64, 1025, 8)):
-        (launch,) = plan(packed((mib << 20,), 0, (mib << 19,) * 2, 1), *alignments, limits)
+        (launch,) = plan(
+            packed_split((mib << 20,), axis=0, sizes=(mib << 19,) * 2),
+            *alignments,
+            limits,
+        )
         forms.append(Form(rounds_of(launch), launch.threads))
         if rounds_of(launch) > 1:
             assert in_flight(launch, limits) >= ENOUGH * limits.in_flight_bytes
@@ -124,17 +130,21 @@ def test_large_splits_have_large_blocks(gpu: str, alignments: tuple[int, int]) -
 def test_larger_splits_take_more_rounds_on_an_h200(mib: int, aligned: int, odd: int) -> None:
     rounds = []
     for alignment in 16, 1:
-        (launch,) = planned(packed((mib << 20,), 0, (mib << 19,) * 2, 1), alignment, alignment)
+        (launch,) = planned(
+            packed_split((mib << 20,), axis=0, sizes=(mib << 19,) * 2),
+            alignment,
+            alignment,
+        )
         rounds.append(rounds_of(launch))
     assert rounds == [aligned, odd]
 
 
 def test_chunks_of_16_kib_rows_have_at_most_the_bytes_in_flight_of_their_gpu() -> None:
     """On a slice of a GPU, blocks that run at the same time still cover all outputs of a chunk."""
-    geometry = packed((1 << 16, 4096), 1, (1024, 1024, 2048), 4)
+    geometry = packed_split((1 << 16, 4096), axis=1, sizes=(1024, 1024, 2048), element_bytes=4)
     slice_ = H200.limits._replace(sm_count=16)
     rows = [
-        known(launch)["chunk_rows"]
+        constants_and_arguments(launch)["chunk_rows"]
         for limits in (H200.limits, slice_)
         for launch in plan(geometry, 16, 16, limits)
     ]

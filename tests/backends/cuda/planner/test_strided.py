@@ -1,22 +1,26 @@
 """Plans of `strided`: the constants it is compiled for, and its arguments."""
 
+from math import prod
+
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.planner import DeviceLimits, plan
 from dmlsplit.backends.cuda.planner.strided import RESIDENT_64_BIT
 from dmlsplit.geometry import SplitGeometry
-from tests.support.descriptors import packed
-from tests.support.plans import known, planned, sources
+from tests.support.descriptors import packed_split
+from tests.support.plans import constants_and_arguments, planned, sources
 
 
 def every_second(rows: int, sizes: tuple[int, ...], width: int = 1) -> SplitGeometry:
     """Split rows of every second element, which are packed."""
     length = sum(sizes)
     strides = (2 * length * width, 2 * width)
-    return packed((rows, length), 1, sizes, width, input_strides=strides)
+    return packed_split(
+        (rows, length), axis=1, sizes=sizes, element_bytes=width, input_strides=strides
+    )
 
 
 @pytest.mark.parametrize(
@@ -41,7 +45,12 @@ def test_batches_and_sizes_of_images_do_not_change_the_specialization() -> None:
     def crop(images: int, height: int, width: int) -> SplitGeometry:
         pitch = 3 * width + 3
         strides = (height * pitch, pitch, 3, 1)
-        return packed((images, height, width, 3), 3, (1,) * 3, 1, input_strides=strides)
+        return packed_split(
+            (images, height, width, 3),
+            axis=3,
+            sizes=(1,) * 3,
+            input_strides=strides,
+        )
 
     assert sources(crop(32, 1080, 1920)) == sources(crop(17, 720, 1280))
 
@@ -61,10 +70,13 @@ def test_parameters_fit_every_driver(
 
 @given(st.lists(st.integers(2, 1 << 24), min_size=1, max_size=3), st.data())
 def test_magic_numbers_divide_exactly(sizes: list[int], data: st.DataObject) -> None:
+    assume(prod(sizes) < 1 << 60)  # so that the bytes have an address
     strides = tuple(-(3**d) * 8 for d in range(len(sizes)))
-    geometry = packed(sizes, 0, (sizes[0],), 2, input_strides=strides)
+    geometry = packed_split(
+        sizes, axis=0, sizes=(sizes[0],), element_bytes=2, input_strides=strides
+    )
     (launch,) = plan(geometry, 16, 16, H200.limits)  # more blocks than any device accepts
-    parameters = known(launch)
+    parameters = constants_and_arguments(launch)
     bits = 32 if parameters["Index"] == "unsigned" else 64
     number = data.draw(st.integers(0, parameters["counts"][0] - 1))
     for minus, magic, shift in zip(
@@ -86,16 +98,18 @@ def test_more_than_a_billion_items_are_numbered_with_64_bits() -> None:
 @pytest.mark.parametrize("sizes", [((1 << 31) - 1, 258), ((1 << 30) + 1,) * 2])
 def test_64_bit_strides_with_edges_get_more_registers(sizes: tuple[int, ...]) -> None:
     """64-bit numbers, several items and edges need registers, of several nests and of one."""
-    geometry = packed((2, sum(sizes)), 1, sizes, 1, input_strides=((1 << 33) + 1, 2))
+    geometry = packed_split((2, sum(sizes)), axis=1, sizes=sizes, input_strides=((1 << 33) + 1, 2))
     (launch,) = planned(geometry)
-    assert known(launch)["kResident"] == RESIDENT_64_BIT
+    assert constants_and_arguments(launch)["kResident"] == RESIDENT_64_BIT
 
 
 def test_64_bit_strides_in_loops_get_more_registers() -> None:
     """64-bit strides of three loops and eight items need registers."""
     strides = (1 << 43, 1 << 38, 17 * 8)
-    (launch,) = planned(packed((5, 7, 601), 2, (601,), 8, input_strides=strides))
-    constants = known(launch)
+    (launch,) = planned(
+        packed_split((5, 7, 601), axis=2, sizes=(601,), element_bytes=8, input_strides=strides)
+    )
+    constants = constants_and_arguments(launch)
     assert [constants[name] for name in ("kItems", "kDimensions", "kResident")] == [
         8,
         3,
@@ -104,15 +118,19 @@ def test_64_bit_strides_in_loops_get_more_registers() -> None:
 
 
 def test_strides_far_backwards_have_64_bits() -> None:
-    rows = packed((3, 600), 1, (600,), 1, input_strides=(-(1 << 31) - 16, 1))
+    rows = packed_split((3, 600), axis=1, sizes=(600,), input_strides=(-(1 << 31) - 16, 1))
     (launch,) = planned(rows)
-    assert min(known(launch)["input_strides"]) == -(1 << 31) - 16
+    assert min(constants_and_arguments(launch)["input_strides"]) == -(1 << 31) - 16
 
 
 @pytest.mark.parametrize("step", [1, 2, 3])
 def test_windows_of_reversed_rows_have_as_many_bytes_in_flight(step: int) -> None:
     def in_flight(step: int) -> int:
-        (launch,) = planned(packed((9, 4096), 1, (4096,), 2, input_strides=(1 << 15, 2 * step)))
+        (launch,) = planned(
+            packed_split(
+                (9, 4096), axis=1, sizes=(4096,), element_bytes=2, input_strides=(1 << 15, 2 * step)
+            )
+        )
         return launch.bytes_in_flight
 
     assert in_flight(-step) == in_flight(step)
@@ -134,7 +152,9 @@ def test_blocks_with_large_windows_get_more_registers(
     width: int, count: int, alignment: int, resident: int
 ) -> None:
     """Windows of many bytes need the registers of two blocks."""
-    (launch,) = planned(packed((1000, count), 1, (1,) * count, width), alignment, 16)
+    (launch,) = planned(
+        packed_split((1000, count), axis=1, sizes=(1,) * count, element_bytes=width), alignment, 16
+    )
     assert (launch.code.kernel, launch.code.resident) == ("strided", resident)
 
 
@@ -153,10 +173,10 @@ def test_interleaved_elements_have_one_specialization_with_edges_and_one_without
     """
     source_pairs, is_aligned = set(), alignment % width == 0
     for number in rows:
-        geometry = packed((number, count), 1, (1,) * count, width)
+        geometry = packed_split((number, count), axis=1, sizes=(1,) * count, element_bytes=width)
         (launch,) = planned(geometry, alignment, 16)
         assert launch.code.kernel == "strided"
-        assert known(launch)["kEdges"] == (is_aligned and number * width % 16 > 0)
+        assert constants_and_arguments(launch)["kEdges"] == (is_aligned and number * width % 16 > 0)
         (sibling,) = launch.siblings()
         source_pairs.add(frozenset((launch.code.source, sibling.code.source)))
     assert {len(pair) for pair in source_pairs} == {1 + is_aligned}

@@ -11,8 +11,8 @@ from dmlsplit.backends.cuda.launch import Assumptions, KernelLaunch
 from dmlsplit.backends.cuda.planner.layouts import _groups
 from dmlsplit.backends.cuda.planner.tile import tile_launches
 from dmlsplit.geometry import RowSplit
-from tests.support.descriptors import packed
-from tests.support.plans import check_fits, known, sources
+from tests.support.descriptors import packed_split
+from tests.support.plans import check_fits, constants_and_arguments, sources
 
 ALIGNMENTS = st.sampled_from([1, 2, 4, 8, 16])
 
@@ -44,7 +44,7 @@ def narrow_splits(draw: st.DrawFn) -> RowSplit:
 
 def places_of(launch: KernelLaunch) -> list[tuple[int, int]]:
     """The offset and the width of each output in a row."""
-    places = known(launch)["offsets_and_widths"][: len(launch.outputs)]
+    places = constants_and_arguments(launch)["offsets_and_widths"][: len(launch.outputs)]
     return [divmod(place, 2**32) for place in places]
 
 
@@ -52,11 +52,24 @@ def places_of(launch: KernelLaunch) -> list[tuple[int, int]]:
 def test_phases_repeat_after_each_slab_in_the_input_and_in_every_output(
     split: RowSplit, src: int, dst: int
 ) -> None:
+    """A phase is an address modulo 16 bytes, the size of a vector.
+
+    A slab is some rows. All slabs begin at the same phase iff its bytes are a multiple of 16: rows
+    times pitch in the input, rows times width in an output.
+    """
     for launch in tile_launches(split, assumed(src, dst)):
-        widths, rows = [width for _, width in places_of(launch)], known(launch)["slab_rows"]
-        assert widths == [split.widths[output] for output in launch.outputs]
-        assert rows * split.pitch % 16 == 0
-        assert all(rows * width % 16 == 0 for width in widths)
+        slab_rows = constants_and_arguments(launch)["slab_rows"]
+        assert slab_rows * split.pitch % 16 == 0
+        assert all(slab_rows * split.widths[output] % 16 == 0 for output in launch.outputs)
+
+
+@given(narrow_splits(), ALIGNMENTS, ALIGNMENTS)
+def test_the_table_of_a_launch_has_the_widths_of_its_outputs(
+    split: RowSplit, src: int, dst: int
+) -> None:
+    for launch in tile_launches(split, assumed(src, dst)):
+        table_widths = [width for _, width in places_of(launch)]
+        assert table_widths == [split.widths[output] for output in launch.outputs]
 
 
 @given(narrow_splits(), ALIGNMENTS, ALIGNMENTS)
@@ -65,19 +78,20 @@ def test_a_slab_has_what_its_outputs_need_and_fits_its_memory(
 ) -> None:
     """The rows before it are those that the first vectors of its outputs need."""
     for launch in tile_launches(split, assumed(src, dst)):
-        parameters = known(launch)
+        parameters = constants_and_arguments(launch)
         read_rows = parameters["slab_rows"] + parameters["rows_before"]
         reach = max(offset + width for offset, width in places_of(launch))
+        # The rows are read as one run, or each for itself.
         runs = parameters["read_vectors"] // parameters["run_vectors"]
+        longest_run = max(parameters["run_bytes"][: parameters["groups"]])
         assert parameters["read_vectors"] <= launch.threads <= 256
-        assert runs in (1, read_rows)
-        run = (
-            parameters["run_bytes"][0]
-            if runs == 1
-            else max(parameters["run_bytes"][: parameters["groups"]])
-        )
-        assert run == (read_rows * split.pitch if runs == 1 else reach)
-        assert parameters["run_vectors"] * 16 >= run + (16 - src if runs == 1 else 0)
+        if runs == read_rows:
+            assert longest_run == reach
+            assert parameters["run_vectors"] * 16 >= reach
+        else:
+            assert runs == 1
+            assert longest_run == read_rows * split.pitch
+            assert parameters["run_vectors"] * 16 >= longest_run + 16 - src  # at any phase
         if dst < 16:
             assert parameters["rows_before"] * min(split.widths) >= 16 - parameters["kPartBytes"]
         assert (parameters["row_pitch"] - split.pitch) % 16 == 0
@@ -88,7 +102,7 @@ def test_a_slab_has_what_its_outputs_need_and_fits_its_memory(
 @given(narrow_splits(), ALIGNMENTS, st.integers(2, 4000))
 def test_every_vector_of_a_slab_has_a_thread(split: RowSplit, dst: int, rows: int) -> None:
     for launch in tile_launches(split._replace(rows=rows), assumed(1, dst)):
-        parameters, count = known(launch), len(launch.outputs)
+        parameters, count = constants_and_arguments(launch), len(launch.outputs)
         ends = parameters["group_first_items"][: parameters["groups"] + 1]
         assert all(end - begin <= launch.threads for begin, end in itertools.pairwise(ends))
         for output, (begin, end) in enumerate(
@@ -122,7 +136,7 @@ def test_reordered_columns_differ_only_in_shared_memory(widths: list[int], rows:
     """For the same number of outputs, only the size and padding of shared memory may differ."""
     texts = set()
     for cut in range(1, len(widths)):
-        geometry = packed((rows, sum(widths)), 1, (*widths[cut:], *widths[:cut]), 1)
+        geometry = packed_split((rows, sum(widths)), axis=1, sizes=(*widths[cut:], *widths[:cut]))
         texts.update(sources(geometry, 1, 16))
     assert len({re.sub(r"(kSlabVectors|kPadded) = \d+", "", text) for text in texts}) <= 2
 

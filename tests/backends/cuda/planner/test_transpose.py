@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from dmlsplit.backends.cuda.gpus import H200
@@ -19,7 +19,7 @@ from dmlsplit.backends.cuda.planner.transpose import (
     tiles,
 )
 from dmlsplit.geometry import Loop, SplitGeometry
-from tests.support.descriptors import packed
+from tests.support.descriptors import packed_split
 from tests.support.plans import kernels, planned, sources
 
 units = st.sampled_from([1, 2, 4, 8, 16])
@@ -89,14 +89,13 @@ def test_tiles_cover_a_plane(unit: int, down: int, across: int, around: list[int
 def test_tiles_reach_the_last_vector_of_lines_at_any_address(
     unit: int, down: int, across: int, phase: int
 ) -> None:
-    """The vector that holds the last element, at the highest phase."""
-    if unit == 16:
-        return
-    plane = Plane(down, across, 0, 0)
+    """The first element of a line may be any of the elements that a vector of 16 bytes holds."""
+    assume(unit < 16)
+    plane = Plane(down, across, down_stride=0, across_stride=0)
+    last_element = phase % (16 // unit) + across - 1
     for tile in tiles(unit, 1, is_output_aligned=False):
-        _, acrosses = tile.counts(plane)
-        last = across - 1 + phase % (16 // unit)
-        assert last < acrosses * tile.across
+        _, tiles_across = tile.counts(plane)
+        assert last_element < tiles_across * tile.across
 
 
 ASSUMED = Assumptions(16, 16, H200.limits, 64, is_streaming=False)
@@ -123,7 +122,7 @@ def test_alignments_are_those_of_every_line(
 
 
 def rows_of(count: int, width: int, rows: int = 1 << 16) -> SplitGeometry:
-    return packed((rows, count), 1, (1,) * count, width)
+    return packed_split((rows, count), axis=1, sizes=(1,) * count, element_bytes=width)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +161,9 @@ def test_rows_of_few_or_wide_elements_are_not_transposed(
 
 
 def test_rows_and_pitches_do_not_change_the_specialization() -> None:
-    padded_geometry = packed((400_003, 32), 1, (1,) * 32, 4, input_strides=(192, 4))
+    padded_geometry = packed_split(
+        (400_003, 32), axis=1, sizes=(1,) * 32, element_bytes=4, input_strides=(192, 4)
+    )
     (text,) = sources(padded_geometry)
     for rows in (1 << 20, 1_000_003):
         assert sources(rows_of(32, 4, rows)) == [text]
@@ -182,7 +183,7 @@ def permuted(batch: int, channels: tuple[int, ...], pixels: int, width: int = 4)
     total = sum(channels)
     shape = batch, total, pixels
     strides = pixels * total * width, width, total * width
-    return packed(shape, 1, channels, width, input_strides=strides)
+    return packed_split(shape, axis=1, sizes=channels, element_bytes=width, input_strides=strides)
 
 
 def transposed(

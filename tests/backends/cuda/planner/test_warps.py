@@ -17,11 +17,16 @@ def test_an_access_takes_as_many_wavefronts_as_its_busiest_bank_has_words(words:
 
 
 @given(st.integers(0, 10_000), st.sampled_from(PADS))
-def test_padding_keeps_vectors_aligned_and_disjoint(vector: int, pad: tuple[int, int]) -> None:
-    place, following = (padded(16 * n, pad) for n in (vector, vector + 1))
-    assert place % 16 == 0
-    assert following - place in (16, 16 + pad[1])
-    assert padded(16 * vector + 15, pad) == place + 15
+def test_padding_keeps_vectors_whole_aligned_and_disjoint(
+    vector: int, pad: tuple[int, int]
+) -> None:
+    """`padded` is the place in shared memory of a byte of a tile; some vectors have a gap after."""
+    _, gap_bytes = pad
+    first_byte, last_byte = padded(16 * vector, pad), padded(16 * vector + 15, pad)
+    assert first_byte % 16 == 0
+    assert last_byte == first_byte + 15
+    next_vector = padded(16 * (vector + 1), pad)
+    assert next_vector - first_byte in (16, 16 + gap_bytes)
 
 
 @pytest.mark.parametrize(
