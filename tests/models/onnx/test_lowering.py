@@ -7,7 +7,7 @@ import pytest
 
 import dmlsplit as dml
 from dmlsplit.frontends.onnx import Lowering, operator_version
-from dmlsplit.models.lowering import MAX_OUTPUTS
+from dmlsplit.models.lowering import MAX_SPLIT_OUTPUTS
 from tests.support.onnx_splits import lowered, refused
 
 # --- the size rule of num_outputs -------------------------------------------------------------
@@ -172,14 +172,15 @@ def test_an_error_about_a_type_names_the_allowed_types() -> None:
 
 def test_a_split_may_have_as_many_pieces_as_the_limit_and_no_more() -> None:
     """More must be a mistake, and each takes memory."""
-    assert len(lowered("SplitToSequence", 11, (MAX_OUTPUTS, 0)).sizes) == MAX_OUTPUTS
-    assert refused("SplitToSequence", 11, (MAX_OUTPUTS + 1, 0)).endswith(
-        "there are 1048577 pieces; at most 1048576 are supported"
+    assert len(lowered("SplitToSequence", 11, (MAX_SPLIT_OUTPUTS, 0)).sizes) == MAX_SPLIT_OUTPUTS
+    assert refused("SplitToSequence", 11, (MAX_SPLIT_OUTPUTS + 1, 0)).endswith(
+        "there are 1,048,577 pieces; at most 1,048,576 are supported. "
+        "Fix: use a larger chunk size, or fewer outputs"
     )
 
 
 def test_the_limit_of_pieces_does_not_limit_their_sizes() -> None:
-    chunk = 2 * MAX_OUTPUTS
+    chunk = 2 * MAX_SPLIT_OUTPUTS
     assert lowered("SplitToSequence", 11, (2 * chunk,), split=chunk).sizes == (chunk, chunk)
 
 
