@@ -219,4 +219,6 @@ def _bytes_of(site: SplitSite) -> str:
 def _first(holds: Callable[[Release], bool]) -> str:
     """The advice to use the first release for which something holds; empty without one."""
     packaged = [row for row in runtime_table().onnxruntime if row.has_package]
-    return next((Advice.NEWER_RUNTIME.format(release=row) for row in packaged if holds(row)), "")
+    return next(
+        (Advice.USE_NEWER_RUNTIME.format(release=row) for row in packaged if holds(row)), ""
+    )
