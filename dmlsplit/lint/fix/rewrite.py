@@ -149,7 +149,7 @@ def _declare_pieces(graph: GraphProto, split: Replacement) -> None:
     is_computed = any(node.op_type == "Shape" for node in split.nodes)
     if not is_computed or site.element_type is None:
         return
-    kind = onnx.TensorProto.DataType.Value(site.element_type)
+    data_type = onnx.TensorProto.DataType.Value(site.element_type)
     declared = {value.name: value for value in (*graph.value_info, *graph.output)}
     for name, piece in split.outputs.items():
         if piece is None:  # a sequence, or a dynamic piece
@@ -159,7 +159,7 @@ def _declare_pieces(graph: GraphProto, split: Replacement) -> None:
         sizes[axis : axis + 1] = [piece] if site.keeps_axis else []
         value = declared[name] if name in declared else graph.value_info.add(name=name)
         if not value.type.tensor_type.HasField("shape"):
-            value.type.CopyFrom(helper.make_tensor_type_proto(kind, sizes))
+            value.type.CopyFrom(helper.make_tensor_type_proto(data_type, sizes))
 
 
 def _remove_unused(model: ModelProto, names: set[str]) -> None:

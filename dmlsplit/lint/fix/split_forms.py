@@ -180,7 +180,7 @@ def _obstacle(verdict: Verdict) -> str | None:
     return None
 
 
-def _form(site: SplitSite, kind: TensorDataType, target: Target) -> SplitForm | str:
+def _form(site: SplitSite, data_type: TensorDataType, target: Target) -> SplitForm | str:
     """The form for an input of this data type: how its rank and its type are adapted."""
     shape = site.shape or ()
     axis = site.axis or 0
@@ -193,12 +193,12 @@ def _form(site: SplitSite, kind: TensorDataType, target: Target) -> SplitForm | 
     if isinstance(site.state, Unknown) and 0 in (site.state.pieces or ()) and site.opset < 9:
         return f"the opset is {site.opset}; an empty piece of dynamic size needs 9 or later"
     # A runtime runs a type that DirectML lacks on the CPU.
-    is_cast = target.runtime is None and kind not in support_table()[target.level].data_types
-    if is_cast and kind.bits >= 32:
-        narrow = _NARROW.get(kind)
+    is_cast = target.runtime is None and data_type not in support_table()[target.level].data_types
+    if is_cast and data_type.bits >= 32:
+        narrow = _NARROW.get(data_type)
         fix = f"if all values fit {narrow}, compute them in {narrow}"
         why = "no operator before BitCast-26 exposes them"
-        return Note(f"Cast would lose bits of {kind.name}, and {why}", fix if narrow else "")
+        return Note(f"Cast would lose bits of {data_type.name}, and {why}", fix if narrow else "")
     return SplitForm(split_axis + len(ones), merging, ones, is_cast)
 
 
@@ -209,8 +209,9 @@ def _dividing_form(site: SplitSite, target: Target) -> SplitForm | str:
     form = _form(site, site.state.smallest_descriptor.input_tensor.data_type, target)
     if isinstance(form, str):
         return form
-    is_right = not form.merging and (form.added_axes or form.is_cast)
-    return form._replace(is_divided=True) if is_right else _gap(site)
+    if form.merging or not (form.added_axes or form.is_cast):
+        return _gap(site)
+    return form._replace(is_divided=True)
 
 
 def divided_into(site: SplitSite) -> int | None:

@@ -93,7 +93,7 @@ class _Nodes(list[NodeProto]):
         self.shape = site.shape or ()
         self.axis = site.axis or 0
         self.opset = site.opset
-        self.kind = onnx.TensorProto.DataType.Value(site.element_type)
+        self.data_type = onnx.TensorProto.DataType.Value(site.element_type)
         self.drops_axis = not site.keeps_axis
         # The axes that a Squeeze removes from each piece.
         dropped = [form.axis] if self.drops_axis else []
@@ -161,7 +161,7 @@ class _Nodes(list[NodeProto]):
     def add_empty_piece(self, output: str) -> None:
         """An empty piece."""
         sizes = self.piece_shape(0)
-        dtype = helper.tensor_dtype_to_np_dtype(self.kind)
+        dtype = helper.tensor_dtype_to_np_dtype(self.data_type)
         if is_static(sizes):
             self.constant(np.empty(sizes, dtype), output)
             return
@@ -218,7 +218,7 @@ class _Nodes(list[NodeProto]):
         if self.form.is_cast:
             is_last = not (self.form.merging or self.squeezed)
             output = piece if is_last else self.new_name("narrow")
-            part = self.add("Cast", [part], output, to=self.kind)
+            part = self.add("Cast", [part], output, to=self.data_type)
         if self.form.merging:
             assert isinstance(size, int)  # an axis that is divided is not merged
             kept = self.form.merging.kept
