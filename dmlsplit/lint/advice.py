@@ -13,7 +13,7 @@ from dmlsplit.lint.commands import (
     options,
     python_command,
 )
-from dmlsplit.lint.fix.split_forms import IN_A_FUNCTION, form_of
+from dmlsplit.lint.fix.split_forms import Obstacle, form_of
 from dmlsplit.lint.verdict import CHANGEABLE, Assessment, Outcome, Verdict
 from dmlsplit.messages import Fix, Note, commands
 from dmlsplit.models.site import Cause, SplitSite, Unknown
@@ -54,46 +54,57 @@ def advise(verdict: Verdict, declaration: str = "") -> Remedies:
     A note says why there is no fix of some kind, or that there may be one. `declaration` declares
     the values of the split's file whose type or sizes are not known; see `declarations`.
     """
-    site = verdict.site
-    state = verdict.site.state
-    if verdict.outcome is Outcome.UNKNOWN and isinstance(state, Unknown):
-        return Remedies((_fix_for_unknown(site, state, declaration),))
-    if verdict.outcome is Outcome.UNKNOWN:  # what the runtime does is not known
-        unclear = [v for v in verdict.diagnostics if v.effect == "unknown"]
-        return Remedies(hints(unclear))
+    if verdict.outcome is Outcome.UNKNOWN:
+        return Remedies(_fixes_of_unknown(verdict, declaration))
     if verdict.outcome not in CHANGEABLE:
         return Remedies()
-    undecided = state if verdict.undecided and isinstance(state, Unknown) else None
-    if undecided and verdict.needs_type:  # no other fix is sure to suffice
-        return Remedies((_fix_for_unknown(site, undecided, declaration, needs_sizes=True),))
+    deciding = _deciding(verdict, declaration)
+    if deciding and verdict.needs_type:  # no other fix is sure to suffice
+        return Remedies((deciding,))
+    return _remedies_of_failing(verdict, deciding)
+
+
+def _fixes_of_unknown(verdict: Verdict, declaration: str) -> tuple[str, ...]:
+    """What makes the split known; of one that is known, how to avoid what the runtime may do."""
+    if isinstance(verdict.site.state, Unknown):
+        return (_fix_for_unknown(verdict.site, verdict.site.state, declaration),)
+    return hints(v for v in verdict.diagnostics if v.effect == "unknown")
+
+
+def _deciding(verdict: Verdict, declaration: str) -> str:
+    """What decides whether a refused split has an equivalent; nothing if that is decided."""
+    state = verdict.site.state
+    if not verdict.undecided or not isinstance(state, Unknown):
+        return ""
+    return _fix_for_unknown(verdict.site, state, declaration, needs_sizes=True)
+
+
+def _remedies_of_failing(verdict: Verdict, deciding: str) -> Remedies:
+    """The hints of broken rules, rewriting, dispatching and newer releases, with the notes."""
     fixes = hints(verdict.errors) if verdict.minimum is None else ()
-    rewriting, notes = _rewriting(verdict)
+    rewriting, why_not = _rewriting(verdict)
     dispatching = _dispatching(verdict)
     fixes += tuple(filter(None, (rewriting, dispatching, _newer_directml(verdict))))
-    if verdict.obstacle:
-        notes.append(verdict.obstacle)
-    if undecided:
-        remedy = _fix_for_unknown(site, undecided, declaration, needs_sizes=True)
-        notes.append(Advice.CHECK_FIXED_SIZES.format(remedy=remedy))
-    return Remedies(fixes, tuple(notes), rewriting, dispatching)
+    check = deciding and Advice.CHECK_FIXED_SIZES.format(remedy=deciding)
+    notes = tuple(filter(None, (why_not, verdict.obstacle, check)))
+    return Remedies(fixes, notes, rewriting, dispatching)
 
 
-def _rewriting(verdict: Verdict) -> tuple[str, list[str]]:
-    """The advice to rewrite the model, if --write-fixed can, and notes that say why it cannot."""
+def _rewriting(verdict: Verdict) -> tuple[str, str]:
+    """The advice to rewrite the model, if --write-fixed can, and otherwise why it cannot."""
     site = verdict.site
     broken = verdict.errors
     if site.format != "onnx" or not broken or any("model" not in e.rule.fixable_by for e in broken):
-        return "", []
-    form = form_of(verdict)
-    if not isinstance(form, str):
-        return fixing_command(Advice.REWRITE_MODEL, site.file, verdict.target.options), []
-    if form is IN_A_FUNCTION:
+        return "", ""
+    obstacle = form_of(verdict)
+    if not isinstance(obstacle, Obstacle):
+        return fixing_command(Advice.REWRITE_MODEL, site.file, verdict.target.options), ""
+    if obstacle.is_inlining_needed:
         inline = python_command(Advice.INLINE_FUNCTIONS, site.file)
-        return "", [Note(Advice.CANNOT_REWRITE_IN_FUNCTION, inline, joint="; ")]
+        return "", Note(Advice.CANNOT_REWRITE_IN_FUNCTION, inline, joint="; ")
     if verdict.undecided:
-        return "", []
-    obstacle = form if isinstance(form, Note) else Note(form)
-    return "", [Note(Advice.CANNOT_REWRITE.format(obstacle=obstacle.fault), obstacle.fix)]
+        return "", ""
+    return "", Note(Advice.CANNOT_REWRITE.format(obstacle=obstacle.fault), obstacle.fix)
 
 
 def _dispatching(verdict: Verdict) -> str:

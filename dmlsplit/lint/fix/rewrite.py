@@ -70,7 +70,7 @@ def write_fixed(
 def _load(path: Path) -> ModelProto:
     with path_in_errors(path):
         if path.stat().st_size > MAX_PROTOBUF_BYTES:
-            raise InvalidArgumentError(TOO_LARGE)
+            raise InvalidArgumentError(str(TOO_LARGE))
         try:
             return onnx.load_model_from_string(path.read_bytes())
         except Exception as error:
@@ -118,7 +118,7 @@ def _replace_splits(
                 plan |= {(*path, index): nodes, **instead_of_takers(split, takers)}
                 replaced.append(split)
                 _declare_pieces(graph, split)
-    not_replaced += [(verdict.site, IN_A_FUNCTION) for verdict in refused.values()]
+    not_replaced += [(verdict.site, str(IN_A_FUNCTION)) for verdict in refused.values()]
     _remove_unused(model, _apply(model, plan))
     return tuple(replaced), tuple(not_replaced)
 

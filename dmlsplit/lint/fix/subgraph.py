@@ -16,7 +16,7 @@ import onnx
 from onnx import NodeProto, helper, numpy_helper
 
 from dmlsplit.errors import UnsupportedError
-from dmlsplit.lint.fix.split_forms import Merging, SplitForm, form_of, is_static
+from dmlsplit.lint.fix.split_forms import Merging, Obstacle, SplitForm, form_of, is_static
 from dmlsplit.lint.verdict import Verdict
 from dmlsplit.models.site import Known, Size, SplitSite, State, Unknown
 
@@ -46,8 +46,8 @@ def replacement_nodes(
     pieces by their positions, and the nodes make them instead of the sequence.
     """
     form = form_of(verdict)
-    if isinstance(form, str):
-        raise UnsupportedError(form)
+    if isinstance(form, Obstacle):
+        raise UnsupportedError(str(form))
     if form.lacks_only_count:
         return [_with_count(node)]
     sizes = [None] * len(node.output) if form.is_divided else _piece_sizes(verdict.site.state)
