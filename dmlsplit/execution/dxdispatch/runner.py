@@ -54,7 +54,7 @@ class Result:
 
     See Also
     --------
-    run : Makes it.
+    run : Reads a model and runs it.
 
     Examples
     --------

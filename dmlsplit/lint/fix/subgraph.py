@@ -159,7 +159,7 @@ class _Nodes(list[NodeProto]):
         return self.add("Reshape", [value, compute()], output, **exact)
 
     def add_empty_piece(self, output: str) -> None:
-        """An empty piece."""
+        """Add a constant of size 0 along the axis, or nodes that make it at dynamic sizes."""
         sizes = self.piece_shape(0)
         dtype = helper.tensor_dtype_to_np_dtype(self.data_type)
         if is_static(sizes):
