@@ -110,9 +110,9 @@ def write_reports(
     sources = list(inputs)
     report = _report(arguments, assessments, changes, is_printed=is_printed)
     write_result(report, arguments.output, sources)
-    for form in _BESIDE:
-        if (file := getattr(arguments, form)) is not None:
-            write_result(render(assessments[0], form), file, sources)
+    for report_format in _BESIDE:
+        if (file := getattr(arguments, report_format)) is not None:
+            write_result(render(assessments[0], report_format), file, sources)
     if arguments.baseline is not None:
         _compare(arguments.baseline, assessments[0], sources)
 

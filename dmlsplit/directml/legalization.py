@@ -142,7 +142,7 @@ def _rewrite(
 
 
 def _retyped(dims: list[_Dimension], old_bits: int, new_bits: int) -> list[_Dimension] | None:
-    """The dimensions in elements of `bits` bits; None if a run is not a multiple of `bits` bits."""
+    """The dimensions in elements of `new_bits` bits; None if a run is not a multiple of them."""
     if new_bits == old_bits:
         return dims
     if new_bits < old_bits:

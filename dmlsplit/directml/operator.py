@@ -40,7 +40,7 @@ class SplitOperatorDesc:
     See Also
     --------
     validate : Which rules a descriptor breaks.
-    Device.compile : Compiles it.
+    Device.compile : An operator that runs a descriptor.
     split : Splits an array without a descriptor.
 
     Examples

@@ -70,18 +70,18 @@ class Field:
         return self.items() if isinstance(self.value, list) else [self]
 
     def text(self) -> str:
-        """A string."""
+        """The value, which must be a string."""
         if not isinstance(self.value, str):
             raise self.error("a string")
         return self.value
 
     def integer(self, low: int | None = None, high: int | None = None) -> int:
-        """An integer, within the bounds if they are given."""
+        """An integer of at least `low`; with `high`, of at most that."""
         value = self.value
         is_int = isinstance(value, int) and not isinstance(value, bool)
         if not is_int or (low is not None and value < low) or (high is not None and value > high):
-            bounds = "" if low is None else f" from {low} to {high}"
-            raise self.error(f"an integer{bounds}")
+            bounds = f" of at least {low}" if high is None else f" from {low} to {high}"
+            raise self.error(f"an integer{'' if low is None else bounds}")
         return int(value)
 
     def one_of(self, names: Mapping[str, Any], prefix: str) -> Any:

@@ -13,29 +13,29 @@ from dmlsplit.lint.commands import (
     options,
     python_command,
 )
-from dmlsplit.lint.fix.split_forms import IN_A_FUNCTION, form_of
+from dmlsplit.lint.fix.split_forms import Obstacle, form_of
 from dmlsplit.lint.verdict import CHANGEABLE, Assessment, Outcome, Verdict
 from dmlsplit.messages import Fix, Note, commands
 from dmlsplit.models.site import Cause, SplitSite, Unknown
 
 _ONNX_REMEDIES = {
-    Cause.LENGTHS: Advice.LENGTHS,
-    Cause.LIMIT: Advice.LENGTHS,
-    Cause.WEIGHTS: Advice.WEIGHTS,
-    Cause.COUNT: Advice.PIECES,
-    Cause.ORDER: Advice.ORDER,
-    Cause.CALLER: Advice.CALLER,
-    Cause.INFERABLE: Advice.INFER,
+    Cause.LENGTHS: Advice.STORE_LENGTHS,
+    Cause.LIMIT: Advice.STORE_LENGTHS,
+    Cause.WEIGHTS: Advice.KEEP_SMALL_TENSORS_INSIDE,
+    Cause.COUNT: Advice.MAKE_FEWER_PIECES,
+    Cause.ORDER: Advice.SORT_NODES,
+    Cause.CALLER: Advice.INLINE_FUNCTIONS,
+    Cause.INFERABLE: Advice.INFER_SHAPES,
 }
 _OPENVINO_REMEDIES = {
-    Cause.DYNAMIC: Advice.RESHAPE,
-    Cause.LENGTHS: Advice.LENGTHS,
-    Cause.AXIS: Advice.AXIS_CONSTANT,
-    Cause.WEIGHTS: Advice.BIN_FILE,
-    Cause.OPERATION_SET: Advice.OPSET1,
-    Cause.ORDER: Advice.ORDER,
-    Cause.TYPE: Advice.CONVERT,
-    Cause.LIMIT: Advice.RANK,
+    Cause.DYNAMIC: Advice.FIX_SIZES_IN_OPENVINO,
+    Cause.LENGTHS: Advice.STORE_LENGTHS,
+    Cause.AXIS: Advice.STORE_AXIS,
+    Cause.WEIGHTS: Advice.MOVE_BIN_FILE,
+    Cause.OPERATION_SET: Advice.CONVERT_TO_OPSET1,
+    Cause.ORDER: Advice.SORT_NODES,
+    Cause.TYPE: Advice.CONVERT_AGAIN,
+    Cause.LIMIT: Advice.MERGE_DIMENSIONS,
 }
 
 
@@ -54,51 +54,66 @@ def advise(verdict: Verdict, declaration: str = "") -> Remedies:
     A note says why there is no fix of some kind, or that there may be one. `declaration` declares
     the values of the split's file whose type or sizes are not known; see `declarations`.
     """
-    site = verdict.site
-    state = verdict.site.state
-    if verdict.outcome is Outcome.UNKNOWN and isinstance(state, Unknown):
-        return Remedies((_fix_for_unknown(site, state, declaration),))
-    if verdict.outcome is Outcome.UNKNOWN:  # what the runtime does is not known
-        unclear = [v for v in verdict.diagnostics if v.effect == "unknown"]
-        return Remedies(hints(unclear))
+    if verdict.outcome is Outcome.UNKNOWN:
+        return Remedies(_fixes_of_unknown(verdict, declaration))
     if verdict.outcome not in CHANGEABLE:
         return Remedies()
-    undecided = state if verdict.undecided and isinstance(state, Unknown) else None
-    if undecided and verdict.needs_type:  # no other fix is sure to suffice
-        return Remedies((_fix_for_unknown(site, undecided, declaration, needs_sizes=True),))
+    deciding = _deciding(verdict, declaration)
+    if deciding and verdict.needs_type:  # no other fix is sure to suffice
+        return Remedies((deciding,))
+    return _remedies_of_failing(verdict, deciding)
+
+
+def _fixes_of_unknown(verdict: Verdict, declaration: str) -> tuple[str, ...]:
+    """What makes the split known; of one that is known, how to avoid what the runtime may do."""
+    if isinstance(verdict.site.state, Unknown):
+        return (_fix_for_unknown(verdict.site, verdict.site.state, declaration),)
+    return hints(v for v in verdict.diagnostics if v.effect == "unknown")
+
+
+def _deciding(verdict: Verdict, declaration: str) -> str:
+    """What decides whether a refused split has an equivalent; nothing if that is decided."""
+    state = verdict.site.state
+    if not verdict.undecided or not isinstance(state, Unknown):
+        return ""
+    return _fix_for_unknown(verdict.site, state, declaration, needs_sizes=True)
+
+
+def _remedies_of_failing(verdict: Verdict, deciding: str) -> Remedies:
+    """The hints of broken rules, rewriting, dispatching and newer releases, with the notes."""
     fixes = hints(verdict.errors) if verdict.minimum is None else ()
-    rewriting, notes = _rewriting(verdict)
+    rewriting, why_not = _rewriting(verdict)
     dispatching = _dispatching(verdict)
     fixes += tuple(filter(None, (rewriting, dispatching, _newer_directml(verdict))))
-    if verdict.obstacle:
-        notes.append(verdict.obstacle)
-    if undecided:
-        remedy = _fix_for_unknown(site, undecided, declaration, needs_sizes=True)
-        notes.append(Advice.UNDECIDED.format(remedy=remedy))
-    return Remedies(fixes, tuple(notes), rewriting, dispatching)
+    check = deciding and Advice.CHECK_FIXED_SIZES.format(remedy=deciding)
+    notes = tuple(filter(None, (why_not, verdict.obstacle, check)))
+    return Remedies(fixes, notes, rewriting, dispatching)
 
 
-def _rewriting(verdict: Verdict) -> tuple[str, list[str]]:
-    """The advice to rewrite the model, if --write-fixed can, and notes that say why it cannot."""
+def _rewriting(verdict: Verdict) -> tuple[str, str]:
+    """The advice to rewrite the model, if --write-fixed can, and otherwise why it cannot."""
     site = verdict.site
     broken = verdict.errors
     if site.format != "onnx" or not broken or any("model" not in e.rule.fixable_by for e in broken):
-        return "", []
-    form = form_of(verdict)
-    if not isinstance(form, str):
-        return fixing_command(Advice.NODES, site.file, verdict.target.options), []
-    if form is IN_A_FUNCTION:
-        inline = python_command(Advice.CALLER, site.file)
-        return "", [Note(Advice.IN_FUNCTION, inline, joint="; ")]
+        return "", ""
+    obstacle = form_of(verdict)
+    if not isinstance(obstacle, Obstacle):
+        return fixing_command(Advice.REWRITE_MODEL, site.file, verdict.target.options), ""
+    if obstacle.is_inlining_needed:
+        inline = python_command(Advice.INLINE_FUNCTIONS, site.file)
+        return "", Note(Advice.CANNOT_REWRITE_IN_FUNCTION, inline, joint="; ")
     if verdict.undecided:
-        return "", []
-    obstacle = form if isinstance(form, Note) else Note(form)
-    return "", [Note(Advice.NO_NODES.format(obstacle=obstacle.fault), obstacle.fix)]
+        return "", ""
+    return "", Note(Advice.CANNOT_REWRITE.format(obstacle=obstacle.fault), obstacle.fix)
 
 
 def _dispatching(verdict: Verdict) -> str:
     """The fix in code that calls DirectML: another descriptor of the same bytes; or nothing."""
-    return Advice.DISPATCH.format(equivalent=verdict.equivalent) if verdict.equivalent else ""
+    return (
+        Advice.DISPATCH_EQUIVALENT.format(equivalent=verdict.equivalent)
+        if verdict.equivalent
+        else ""
+    )
 
 
 def _newer_directml(verdict: Verdict) -> str:
@@ -107,7 +122,7 @@ def _newer_directml(verdict: Verdict) -> str:
     if least is None:
         return ""
     windows = f", or Windows build {least.windows.build}" if least.windows else ""
-    return Advice.SHIP.format(version=least.directml, windows=windows)
+    return Advice.USE_NEWER_DIRECTML.format(version=least.directml, windows=windows)
 
 
 def unfreezing_fix(site: SplitSite) -> str:
@@ -117,8 +132,8 @@ def unfreezing_fix(site: SplitSite) -> str:
     if len(pieces) != 1 or site.makes_sequence:
         return Advice.EXPORT_AGAIN.format(size=site.frozen[1])
     if site.is_in_function:  # the body may have other sizes at other calls
-        return python_command(Advice.CALLER, site.file)
-    return freeing_command(Advice.FREE, site)
+        return python_command(Advice.INLINE_FUNCTIONS, site.file)
+    return freeing_command(Advice.REMOVE_SIZES, site)
 
 
 def without_rewriting(assessment: Assessment) -> Assessment:
@@ -145,7 +160,7 @@ def _fix_for_unknown(
         return _OPENVINO_REMEDIES[unknown.cause]
     cause = _first_cause(site, unknown.cause)
     if cause is Cause.LENGTHS and unknown.missing:
-        return Advice.LENGTHS_OR_SIZES.format(options=options(unknown.missing))
+        return Advice.GIVE_SIZES_OR_STORE_LENGTHS.format(options=options(unknown.missing))
     if _lacks_declaration(site):
         remedy = declaration or declarations([site])[site.file]
     elif cause in _ONNX_REMEDIES:
@@ -154,7 +169,7 @@ def _fix_for_unknown(
         remedy = _giving_sizes(site, unknown, axis_only=not needs_sizes)
     # Once the axis has a fixed size, ONNX Runtime no longer loads such a model.
     if site.lacks_count:
-        text = Advice.COUNT_FIRST.format(count="set num_outputs", remedy=remedy)
+        text = Advice.SET_COUNT_FIRST.format(count="set num_outputs", remedy=remedy)
         return Fix(text, commands(remedy))
     return remedy
 
@@ -163,8 +178,8 @@ def _giving_sizes(site: SplitSite, unknown: Unknown, *, axis_only: bool) -> str:
     """The advice to give the dynamic sizes, or `axis_only` if the axis is one of them."""
     dynamic = [not isinstance(size, int) for size in (site.shape or ())[: (site.axis or 0) + 1]]
     if dynamic[-1] and axis_only:
-        return Advice.AXIS.format(options=options([unknown.missing[sum(dynamic) - 1]]))
-    return Advice.SIZES.format(options=options(unknown.missing))
+        return Advice.GIVE_AXIS_SIZE.format(options=options([unknown.missing[sum(dynamic) - 1]]))
+    return Advice.GIVE_SIZES.format(options=options(unknown.missing))
 
 
 def _first_cause(site: SplitSite, cause: Cause) -> Cause:
@@ -189,7 +204,7 @@ def declarations(sites: Iterable[SplitSite]) -> dict[str, str]:
             value = site.input_path, site.input_name
             values.setdefault(site.file, {}).setdefault(value, site)
     return {
-        file: declaring_command(Advice.DECLARE, file, list(by_value.values()))
+        file: declaring_command(Advice.DECLARE_VALUES, file, list(by_value.values()))
         for file, by_value in values.items()
     }
 

@@ -14,10 +14,10 @@ class Advice(StrEnum):
     # Double quotes serve every shell. The user replaces words in capitals: a name that a shell
     # could change, or what is not known. Weights outside the model stay there, so a new model must
     # lie beside the old one.
-    AXIS = "give the size of the axis, for example {options}"
-    SIZES = "give the dynamic sizes, for example {options}"
-    COUNT_FIRST = "{count} first, then {remedy}"
-    DECLARE = (
+    GIVE_AXIS_SIZE = "give the size of the axis, for example {options}"
+    GIVE_SIZES = "give the dynamic sizes, for example {options}"
+    SET_COUNT_FIRST = "{count} first, then {remedy}"
+    DECLARE_VALUES = (
         "declare the type and sizes of every value that lacks them, for example{replace}: "
         'python -c "import onnx;'
         " m = onnx.load('{model}', load_external_data=False); T = onnx.TensorProto;"
@@ -26,41 +26,43 @@ class Advice(StrEnum):
         " (*g.input, *g.output, *g.value_info, g.value_info.add()) if e.name in ('', a[0])];"
         " {code}onnx.save(m, '{stem}.declared.onnx')\""
     )
-    INFER = (
+    INFER_SHAPES = (
         'let ONNX infer the shapes{replace}: python -c "import onnx;'
         " onnx.shape_inference.infer_shapes_path('{model}', '{stem}.inferred.onnx')\""
     )
-    LENGTHS = "make the split lengths a constant of the model"
-    LENGTHS_OR_SIZES = (
+    STORE_LENGTHS = "make the split lengths a constant of the model"
+    GIVE_SIZES_OR_STORE_LENGTHS = (
         "give the sizes from which the split lengths may follow, for example {options}; or make "
         "the lengths a constant of the model"
     )
-    AXIS_CONSTANT = "make the axis a constant of the model"
-    WEIGHTS = (
+    STORE_AXIS = "make the axis a constant of the model"
+    KEEP_SMALL_TENSORS_INSIDE = (
         'keep small tensors in the model, as onnx does{replace}: python -c "import onnx;'
         " onnx.save(onnx.load('{model}'), '{stem}.inside.onnx', save_as_external_data=True)\""
     )
-    PIECES = "use a larger chunk size, or fewer outputs; no model needs that many pieces"
-    ORDER = (
+    MAKE_FEWER_PIECES = "use a larger chunk size, or fewer outputs; no model needs that many pieces"
+    SORT_NODES = (
         "sort the nodes so that each follows the nodes that produce its inputs; a graph with a "
         "cycle cannot run"
     )
-    CALLER = (
+    INLINE_FUNCTIONS = (
         'inline the functions, then validate again{replace}: python -c "import onnx, onnx.inliner'
         " as i; m = onnx.load('{model}', load_external_data=False);"
         " onnx.save(i.inline_local_functions(m), '{stem}.inlined.onnx')\""
     )
-    RESHAPE = "fix the sizes in OpenVINO: Model.reshape, then openvino.save_model"
-    BIN_FILE = "put the .bin file itself, not a link to it, next to the model"
-    RANK = "merge dimensions; DirectML takes at most 8"
-    CONVERT = "convert the model again with OpenVINO, which writes the type"
-    OPSET1 = "convert the model with a version of OpenVINO that writes opset1 splits"
-    NODES = "rewrite the model{replace}: dmlsplit validate {paths}{options} --write-fixed {output}"
-    NO_NODES = "--write-fixed cannot replace it: {obstacle}"
-    IN_FUNCTION = "--write-fixed cannot replace it in the body of a function"
-    DISPATCH = "if your own code calls DirectML, dispatch {equivalent}"
-    SHIP = "use DirectML {version} or later{windows}"
-    FREE = (
+    FIX_SIZES_IN_OPENVINO = "fix the sizes in OpenVINO: Model.reshape, then openvino.save_model"
+    MOVE_BIN_FILE = "put the .bin file itself, not a link to it, next to the model"
+    MERGE_DIMENSIONS = "merge dimensions; DirectML takes at most 8"
+    CONVERT_AGAIN = "convert the model again with OpenVINO, which writes the type"
+    CONVERT_TO_OPSET1 = "convert the model with a version of OpenVINO that writes opset1 splits"
+    REWRITE_MODEL = (
+        "rewrite the model{replace}: dmlsplit validate {paths}{options} --write-fixed {output}"
+    )
+    CANNOT_REWRITE = "--write-fixed cannot replace it: {obstacle}"
+    CANNOT_REWRITE_IN_FUNCTION = "--write-fixed cannot replace it in the body of a function"
+    DISPATCH_EQUIVALENT = "if your own code calls DirectML, dispatch {equivalent}"
+    USE_NEWER_DIRECTML = "use DirectML {version} or later{windows}"
+    REMOVE_SIZES = (
         'remove the sizes, so that ONNX computes equal pieces{replace}: python -c "import onnx;'
         " m = onnx.load('{model}', load_external_data=False); n = {code};"
         " onnx.save(m, '{stem}.free.onnx')\""
@@ -69,29 +71,29 @@ class Advice(StrEnum):
         "export the model again so that it computes the sizes from the axis, or declare the axis "
         "as {size}"
     )
-    OLDER_OPSET = (
+    CONVERT_TO_OPSET = (
         "convert the model to opset {number}{replace}: "
         'python -c "import onnx, onnx.version_converter as c;'
         " onnx.save(c.convert_version(onnx.load('{model}'), {number}),"
         " '{stem}.opset{number}.onnx')\""
     )
     EXPORT_AT_OPSET = "export the model again at opset {number}"
-    OLDER_IR_VERSION = (
+    SET_IR_VERSION = (
         "set IR version {number}, if the model uses nothing newer{replace}: "
         'python -c "import onnx;'
         " m = onnx.load('{model}', load_external_data=False); m.ir_version = {number};"
         " onnx.save(m, '{stem}.ir{number}.onnx')\""
     )
-    NEWER_RUNTIME = "use ONNX Runtime {release} or later"
-    WINDOWS = "require Windows build {build}"
-    WINDOWS_ML = "use Windows ML {version}"
+    USE_NEWER_RUNTIME = "use ONNX Runtime {release} or later"
+    REQUIRE_WINDOWS_BUILD = "require Windows build {build}"
+    USE_WINDOWS_ML = "use Windows ML {version}"
     # Seen with 1.32: "MLDataType for: tensor(complex64) is not currently registered or supported".
-    REAL_TENSORS = (
+    STORE_REAL_TENSORS = (
         "store the real and the imaginary parts as real tensors; ONNX Runtime does not load a "
         "model with complex ones"
     )
-    UNCONNECTED = (
+    USE_DIRECTML_OR_CONNECT_OUTPUTS = (
         "ship DirectML 1.9.1 or later, as ONNX Runtime 1.13 brings it, or make every piece an "
         "output of the model{without_fusion}"
     )
-    UNDECIDED = "an equivalent descriptor may exist for fixed sizes; to check, {remedy}"
+    CHECK_FIXED_SIZES = "an equivalent descriptor may exist for fixed sizes; to check, {remedy}"

@@ -61,8 +61,14 @@ def assess(
         Who passes them to DirectML, and the level of its DirectML.dll.
     without_splits : iterable of OnnxModel
         Models without a split, which the runtime may not load either.
-    unreadable, failing, defects_fail, baseline
-        As in `Assessment`.
+    unreadable : iterable of (str, str)
+        Each file that cannot be read, and why.
+    failing : iterable of Outcome
+        The outcomes that count as refused.
+    defects_fail : bool
+        Whether a known defect counts as refused too.
+    baseline : frozenset of (str, str)
+        File and fingerprint of the findings that do not fail, because they are known.
 
     Returns
     -------

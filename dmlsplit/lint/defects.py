@@ -36,5 +36,5 @@ def defects(site: SplitSite, target: Target) -> Iterator[Violation]:
         fusion = runtime.provider.graph_fusion.value if runtime.provider else ""
         avoided = f"; or {_WITHOUT_FUSION[fusion]}" if fusion in _WITHOUT_FUSION else ""
         fault = f"output {site.unused_outputs[0]} is unused"
-        fix = Advice.UNCONNECTED.format(without_fusion=avoided)
+        fix = Advice.USE_DIRECTML_OR_CONNECT_OUTPUTS.format(without_fusion=avoided)
         yield make_defect("SPLIT-DEFECT-UNCONNECTED", fault, fix)

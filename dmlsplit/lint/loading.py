@@ -44,7 +44,7 @@ def load_violations(site: SplitSite, target: Target) -> Iterator[Violation]:
             yield make_violation(
                 "ORT-EXTERNAL-SIZES",
                 text="the sizes of the pieces are in external data",
-                fix=python_command(Advice.WEIGHTS, site.file),
+                fix=python_command(Advice.KEEP_SMALL_TENSORS_INSIDE, site.file),
             )
     if is_complex(site.element_type):
         yield make_violation(
@@ -53,7 +53,7 @@ def load_violations(site: SplitSite, target: Target) -> Iterator[Violation]:
             field="DataType",
             found=site.element_type or "",
             allowed="a real type",
-            fix=Advice.REAL_TENSORS,
+            fix=Advice.STORE_REAL_TENSORS,
             effect="load",
         )
     yield from _missing_count(site)
@@ -79,12 +79,12 @@ def conversion(file: str, opset: int, newest: int) -> str:
     """How to bring a model to an older operator set."""
     if opset < 2 or any(newest < version <= opset for version in _NOT_CONVERTED):
         return Advice.EXPORT_AT_OPSET.format(number=newest)
-    return python_command(Advice.OLDER_OPSET, file, number=str(newest))
+    return python_command(Advice.CONVERT_TO_OPSET, file, number=str(newest))
 
 
 def _setting_ir(file: str, ir: int, newest: int) -> Fix:
     """How to bring a model to an older IR version."""
-    return python_command(Advice.OLDER_IR_VERSION, file, number=str(newest))
+    return python_command(Advice.SET_IR_VERSION, file, number=str(newest))
 
 
 def _missing_count(site: SplitSite) -> Iterator[Violation]:
@@ -145,14 +145,16 @@ def _loaders(opset: int, ir: int, runtime: Runtime) -> Iterator[str]:
     if runtime.release is None:
         builds = [b for b in table.windows_ml if _loads(b.sure_opset, opset)]
         builds = [b for b in builds if _loads(b.sure_ir, ir)]
-        yield from (Advice.WINDOWS.format(build=row.build) for row in builds[:1])
+        yield from (Advice.REQUIRE_WINDOWS_BUILD.format(build=row.build) for row in builds[:1])
     releases = [r for r in table.onnxruntime if _loads(r.opset, opset) and _loads(r.ir, ir)]
     if packaged := [row for row in releases if row.has_package]:
-        yield Advice.NEWER_RUNTIME.format(release=packaged[0])
+        yield Advice.USE_NEWER_RUNTIME.format(release=packaged[0])
         return
     versions = {row.version for row in releases}
     packages = [p.version for p in table.packages if p.onnxruntime.value in versions]
-    yield from (Advice.WINDOWS_ML.format(version=version_text(package)) for package in packages[:1])
+    yield from (
+        Advice.USE_WINDOWS_ML.format(version=version_text(package)) for package in packages[:1]
+    )
 
 
 def _loads(limit: Cell, number: int) -> bool:

@@ -148,23 +148,23 @@ def _version_reasons(site: SplitSite, runtime: Runtime) -> Iterator[Violation]:
 def _type_reasons(site: SplitSite, target: Target) -> Iterator[Violation]:
     """Why the provider does not take the type of a split, or may not."""
     assert target.runtime is not None
-    kind = site.element_type
+    element_type = site.element_type
     provider = target.runtime.provider
     yield from text_faults(site)
-    if kind in (None, "STRING") or site.makes_sequence:
+    if element_type in (None, "STRING") or site.makes_sequence:
         return
     if provider is None:
-        if kind not in _SURE_TYPES:
-            text = f"whether {target.runtime.name} runs {kind} on DirectML was not found"
+        if element_type not in _SURE_TYPES:
+            text = f"whether {target.runtime.name} runs {element_type} on DirectML was not found"
             yield make_violation("ORT-NOT-KNOWN", text=text)
-    elif kind not in (types := provider.element_types.value):
+    elif element_type not in (types := provider.element_types.value):
         yield make_violation(
             "ORT-DATA-TYPE",
             "InputTensor",
             field="DataType",
-            found=kind,
+            found=element_type,
             allowed=f"one of {', '.join(sorted(types))}",
-            fix=_first(lambda release: kind in release.provider.element_types.value),
+            fix=_first(lambda release: element_type in release.provider.element_types.value),
         )
 
 
@@ -183,15 +183,15 @@ def cpu_faults(site: SplitSite, target: Target) -> Iterator[Violation]:
     if provider is None or not isinstance(state, Known | Unknown):
         return
     pieces = state.pieces or ()
-    kind = site.element_type
+    element_type = site.element_type
     if site.makes_sequence:
         types = provider.sequence_types.value
-        if kind is not None and kind not in types:
+        if element_type is not None and element_type not in types:
             yield make_violation(
                 "ORT-SEQUENCE-TYPE",
                 "InputTensor",
                 field="DataType",
-                found=kind,
+                found=element_type,
                 allowed=f"one of {', '.join(sorted(types))}",
             )
         if site.keeps_axis is None and set(pieces) - {1}:
@@ -219,4 +219,6 @@ def _bytes_of(site: SplitSite) -> str:
 def _first(holds: Callable[[Release], bool]) -> str:
     """The advice to use the first release for which something holds; empty without one."""
     packaged = [row for row in runtime_table().onnxruntime if row.has_package]
-    return next((Advice.NEWER_RUNTIME.format(release=row) for row in packaged if holds(row)), "")
+    return next(
+        (Advice.USE_NEWER_RUNTIME.format(release=row) for row in packaged if holds(row)), ""
+    )

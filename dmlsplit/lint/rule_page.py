@@ -175,13 +175,13 @@ def _assignments(desc: SplitOperatorDesc) -> Iterator[str]:
 def _tensor(name: str, tensor: TensorDesc) -> str:
     """A Python statement that makes a tensor, with those fields that are not the default."""
     fields = {field: getattr(tensor, field) for field in tensor.__slots__}
-    plain = TensorDesc(kind := fields.pop("data_type"), sizes := fields.pop("sizes"))
+    plain = TensorDesc(data_type := fields.pop("data_type"), sizes := fields.pop("sizes"))
     fields["flags"] = f'"{tensor.flags.name}"' if tensor.flags else plain.flags
     if tensor.total_tensor_size_in_bytes == tensor.minimum_size_in_bytes:
         del fields["total_tensor_size_in_bytes"]
     changed = {name: value for name, value in fields.items() if value != getattr(plain, name)}
     more = (f", {field}={value}" for field, value in changed.items())
-    return _assignment(name, "TensorDesc", f'"{kind.name}", {sizes}{"".join(more)}')
+    return _assignment(name, "TensorDesc", f'"{data_type.name}", {sizes}{"".join(more)}')
 
 
 def _assignment(name: str, function: str, arguments: str) -> str:

@@ -91,9 +91,9 @@ class Target:
         """The target after a preposition: in a runtime, or at a level."""
         return f"{'at' if self.runtime is None else 'in'} {self}"
 
-    def for_format(self, form: str) -> "Target":
+    def for_format(self, file_format: str) -> "Target":
         """The target for files of a format: runtimes pass only ONNX models to DirectML."""
-        return self if self.runtime is None or form == "onnx" else resolve_target()
+        return self if self.runtime is None or file_format == "onnx" else resolve_target()
 
     def __str__(self) -> str:
         level = f"feature level {self.level}{' or higher' if self.is_lower_bound else ''}"
@@ -157,10 +157,22 @@ def resolve_target(
     winml : str or None
         A Windows build, for the Windows ML in it, or a version of the package, such as ``2.5``.
 
+    Returns
+    -------
+    Target
+        Who passes splits to DirectML, and the level of its DirectML.dll.
+
     Raises
     ------
     InvalidArgumentError
         If a version, build or level does not exist, or options contradict each other.
+
+    Examples
+    --------
+    >>> print(resolve_target(directml="1.8.0"))
+    DirectML 1.8.0 (feature level 5_0)
+    >>> print(resolve_target(ort="1.17", directml="1.13.1"))
+    ONNX Runtime 1.17 (DirectML 1.13.1, feature level 6_2)
     """
     options = {"ort": ort, "winml": winml, "directml": directml, "windows": windows}
     options["feature-level"] = feature_level

@@ -123,7 +123,7 @@ class Verdict:
 
     @property
     def errors(self) -> tuple[Violation, ...]:
-        """The broken rules."""
+        """The diagnostics that are errors: broken rules."""
         return tuple(violation for violation in self.diagnostics if violation.severity == "error")
 
     @property

@@ -35,7 +35,8 @@ class Lowering:
 
     See Also
     --------
-    dmlsplit.frontends.onnx.lower, dmlsplit.frontends.openvino.lower_split : Make it.
+    dmlsplit.frontends.onnx.lower : Lowers a split of ONNX.
+    dmlsplit.frontends.openvino.lower_split : Lowers a Split of OpenVINO.
 
     Examples
     --------

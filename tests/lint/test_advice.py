@@ -59,16 +59,24 @@ def beside_a_value() -> onnx.ModelProto:
 
 
 AXES = {
-    "a dynamic axis": Case("AXIS", DYNAMIC_AXIS),
-    "a name with a space": Case("AXIS", split_without_sizes((2, "n; of h"), num_outputs=2)),
-    "a name with a quote": Case("AXIS", split_without_sizes((2, "o'brien"), num_outputs=2)),
-    "a name that shells change": Case("AXIS", split_without_sizes(('$"a`', '$"a`'), num_outputs=2)),
-    "a name like that of an axis": Case("AXIS", beside_a_value()),
-    "two dynamic sizes": Case("AXIS", split_without_sizes(("batch", "n"), num_outputs=2)),
-    "a dynamic axis without a name": Case("AXIS", split_without_sizes((2, None), num_outputs=2)),
-    "a negative axis": Case("AXIS", parsed(NEGATIVE_AXIS)),
-    "a sequence": Case("AXIS", one_split_to_sequence(FLOAT, ("n", "m")), LEVEL_6_4),
-    "an empty axis": Case("SIZES", one_split(FLOAT, ("n", 0, 6), sizes=(0, 0), axis=1)),
+    "a dynamic axis": Case("GIVE_AXIS_SIZE", DYNAMIC_AXIS),
+    "a name with a space": Case(
+        "GIVE_AXIS_SIZE", split_without_sizes((2, "n; of h"), num_outputs=2)
+    ),
+    "a name with a quote": Case(
+        "GIVE_AXIS_SIZE", split_without_sizes((2, "o'brien"), num_outputs=2)
+    ),
+    "a name that shells change": Case(
+        "GIVE_AXIS_SIZE", split_without_sizes(('$"a`', '$"a`'), num_outputs=2)
+    ),
+    "a name like that of an axis": Case("GIVE_AXIS_SIZE", beside_a_value()),
+    "two dynamic sizes": Case("GIVE_AXIS_SIZE", split_without_sizes(("batch", "n"), num_outputs=2)),
+    "a dynamic axis without a name": Case(
+        "GIVE_AXIS_SIZE", split_without_sizes((2, None), num_outputs=2)
+    ),
+    "a negative axis": Case("GIVE_AXIS_SIZE", parsed(NEGATIVE_AXIS)),
+    "a sequence": Case("GIVE_AXIS_SIZE", one_split_to_sequence(FLOAT, ("n", "m")), LEVEL_6_4),
+    "an empty axis": Case("GIVE_SIZES", one_split(FLOAT, ("n", 0, 6), sizes=(0, 0), axis=1)),
 }
 
 # Shapes that an author declares.
@@ -143,20 +151,24 @@ def unknown_operators(graph: str) -> onnx.ModelProto:
 
 
 SHAPES = {
-    "a value in the middle": Case("DECLARE", parsed(SPLIT_OF_NON_ZERO)),
-    "a value outside of the body": Case("DECLARE", parsed(SPLIT_IN_BRANCH)),
-    "a value that is an output": Case("DECLARE", parsed(SPLIT_OF_OUTPUT)),
-    "a dynamic rank": Case("DECLARE", one_split(FLOAT, None, sizes=(2, 4), axis=1), shape=(2, 6)),
-    "a body": Case("DECLARE", parsed(IN_LOOP), shape=(1, 6)),
-    "a decoded image": Case("DECLARE", super_resolution(), shape=(1, 1, 3)),
-    "a computed shape": Case("DECLARE", parsed(SUPER_RESOLUTION)),
-    "an unknown operator": Case("DECLARE", custom(), shape=(2, 6)),
-    "a value in the body of a loop": Case("DECLARE", unknown_operators(IN_A_LOOP), shape=(2, 6)),
-    "a value in a branch in a branch": Case(
-        "DECLARE", unknown_operators(IN_A_BRANCH), shape=(2, 6)
+    "a value in the middle": Case("DECLARE_VALUES", parsed(SPLIT_OF_NON_ZERO)),
+    "a value outside of the body": Case("DECLARE_VALUES", parsed(SPLIT_IN_BRANCH)),
+    "a value that is an output": Case("DECLARE_VALUES", parsed(SPLIT_OF_OUTPUT)),
+    "a dynamic rank": Case(
+        "DECLARE_VALUES", one_split(FLOAT, None, sizes=(2, 4), axis=1), shape=(2, 6)
     ),
-    "values beside others": Case("DECLARE", unknown_operators(BESIDE_OTHERS), shape=(2, 6)),
-    "an operator that ONNX infers": Case("INFER", parsed(FOURIER)),
+    "a body": Case("DECLARE_VALUES", parsed(IN_LOOP), shape=(1, 6)),
+    "a decoded image": Case("DECLARE_VALUES", super_resolution(), shape=(1, 1, 3)),
+    "a computed shape": Case("DECLARE_VALUES", parsed(SUPER_RESOLUTION)),
+    "an unknown operator": Case("DECLARE_VALUES", custom(), shape=(2, 6)),
+    "a value in the body of a loop": Case(
+        "DECLARE_VALUES", unknown_operators(IN_A_LOOP), shape=(2, 6)
+    ),
+    "a value in a branch in a branch": Case(
+        "DECLARE_VALUES", unknown_operators(IN_A_BRANCH), shape=(2, 6)
+    ),
+    "values beside others": Case("DECLARE_VALUES", unknown_operators(BESIDE_OTHERS), shape=(2, 6)),
+    "an operator that ONNX infers": Case("INFER_SHAPES", parsed(FOURIER)),
 }
 
 # Splits in functions.
@@ -177,8 +189,12 @@ CALL_OF_NON_ZERO = """(float[2,6] x) => (int64[] p) {
 AXIS_OF_FUNCTION = "(a) => (b, c) { [cut] b, c = Split <axis = 0, num_outputs = 2> (a) }"
 
 FUNCTIONS = {
-    "an attribute of a caller": Case("CALLER", parsed(NO_CALL, FUNCTION + AXIS_OF_CALLER)),
-    "a value in a function": Case("CALLER", parsed(CALL_OF_NON_ZERO, FUNCTION + AXIS_OF_FUNCTION)),
+    "an attribute of a caller": Case(
+        "INLINE_FUNCTIONS", parsed(NO_CALL, FUNCTION + AXIS_OF_CALLER)
+    ),
+    "a value in a function": Case(
+        "INLINE_FUNCTIONS", parsed(CALL_OF_NON_ZERO, FUNCTION + AXIS_OF_FUNCTION)
+    ),
 }
 
 # Numbers and lengths of pieces.
@@ -199,15 +215,17 @@ COMPUTED_LENGTHS = """(float[2,n] x) => (float[] a) {
 
 LENGTHS = {
     "no number of outputs": Case(
-        "COUNT_FIRST",
+        "SET_COUNT_FIRST",
         split_without_sizes((2, "n")),
         ("--ort",),
         cured=split_without_sizes((2, "n"), num_outputs=2),
     ),
-    "lengths that are an input": Case("LENGTHS", parsed(LENGTHS_OF_INPUT), cured=STATIC_SPLIT),
-    "computed lengths": Case("LENGTHS_OR_SIZES", parsed(COMPUTED_LENGTHS)),
+    "lengths that are an input": Case(
+        "STORE_LENGTHS", parsed(LENGTHS_OF_INPUT), cured=STATIC_SPLIT
+    ),
+    "computed lengths": Case("GIVE_SIZES_OR_STORE_LENGTHS", parsed(COMPUTED_LENGTHS)),
     "lengths computed from a value in the middle": Case(
-        "LENGTHS",
+        "STORE_LENGTHS",
         parsed(
             COMPUTED_LENGTHS.replace("Shape <start = 1> (x)", "Shape <start = 1> (y)")
             .replace("{", "{ y = NonZero (x)", 1)
@@ -216,15 +234,15 @@ LENGTHS = {
         ),
         cured=STATIC_SPLIT,
     ),
-    "lengths outside": Case("WEIGHTS", external()),
+    "lengths outside": Case("KEEP_SMALL_TENSORS_INSIDE", external()),
     "too many pieces": Case(
-        "PIECES",
+        "MAKE_FEWER_PIECES",
         one_split_to_sequence(FLOAT, (2, 2**18)),
         LEVEL_6_4,
         cured=one_split_to_sequence(FLOAT, (2, 6)),
     ),
     "undecided lengths": Case(
-        "UNDECIDED",
+        "CHECK_FIXED_SIZES",
         parsed(LENGTHS_OF_INPUT),
         OLD,
         cured=one_split(FLOAT, (1, 1, 2, 6), sizes=(2, 4), axis=3),
@@ -237,15 +255,21 @@ CYCLE = "(float[6] x) => (float[] b) { a, b = Split <num_outputs = 2> (y) y = Ad
 SORTED_NODES = "(float[6] x) => (float[] b) { y = Add (x, x) a, b = Split <num_outputs = 2> (y) }"
 
 NODES_AND_LEVELS = {
-    "a cycle": Case("ORDER", parsed(CYCLE), cured=parsed(SORTED_NODES)),
-    "a refused type": Case("NODES", one_split(TensorProto.INT8, (6,), sizes=(2, 4), axis=0), OLD),
-    "the same in DirectML": Case("DISPATCH", one_split(INT64, (6,), sizes=(2, 4), axis=0), OLD),
-    "a type for newer levels": Case(
-        "SHIP", one_split(TensorProto.DOUBLE, (6,), sizes=(2, 4), axis=0), OLD
+    "a cycle": Case("SORT_NODES", parsed(CYCLE), cured=parsed(SORTED_NODES)),
+    "a refused type": Case(
+        "REWRITE_MODEL", one_split(TensorProto.INT8, (6,), sizes=(2, 4), axis=0), OLD
     ),
-    "undecided sizes": Case("UNDECIDED", one_split(INT64, ("batch", 6), sizes=(2, 4), axis=1), OLD),
+    "the same in DirectML": Case(
+        "DISPATCH_EQUIVALENT", one_split(INT64, (6,), sizes=(2, 4), axis=0), OLD
+    ),
+    "a type for newer levels": Case(
+        "USE_NEWER_DIRECTML", one_split(TensorProto.DOUBLE, (6,), sizes=(2, 4), axis=0), OLD
+    ),
+    "undecided sizes": Case(
+        "CHECK_FIXED_SIZES", one_split(INT64, ("batch", 6), sizes=(2, 4), axis=1), OLD
+    ),
     "an undecided rank": Case(
-        "UNDECIDED", one_split(INT64, None, sizes=(2, 4), axis=1), OLD, shape=(2, 6)
+        "CHECK_FIXED_SIZES", one_split(INT64, None, sizes=(2, 4), axis=1), OLD, shape=(2, 6)
     ),
 }
 
@@ -255,28 +279,32 @@ AXIS_EDGES = [edge((0, 0), (3, 0)), edge((1, 1), (3, 1)), edge((2, 0), (3, 2))]
 AXIS_PORTS = {"inputs": port(0, (), "U8"), "outputs": port(1, (), "I64")}
 
 OPENVINO = {
-    "OpenVINO: sizes": Case("RESHAPE", variadic(dims=(-1, 2)), cured=variadic()),
+    "OpenVINO: sizes": Case("FIX_SIZES_IN_OPENVINO", variadic(dims=(-1, 2)), cured=variadic()),
     "OpenVINO: lengths": Case(
-        "LENGTHS", variadic(lengths=COMPUTED_LAYER, outputs=((-1, 2), (4, 2))), cured=variadic()
+        "STORE_LENGTHS",
+        variadic(lengths=COMPUTED_LAYER, outputs=((-1, 2), (4, 2))),
+        cured=variadic(),
     ),
     "OpenVINO: a computed axis": Case(
-        "AXIS_CONSTANT",
+        "STORE_AXIS",
         variadic(axis=layer(1, "ReadValue", **AXIS_PORTS), edges=AXIS_EDGES),
         cured=variadic(),
     ),
-    "OpenVINO: a rank": Case("RANK", variadic(dims=(1,) * 65), cured=variadic()),
-    "OpenVINO: type": Case("CONVERT", variadic(precision=""), cured=variadic()),
-    "OpenVINO: a cycle": Case("ORDER", variadic(edges=CIRCLE), cured=variadic()),
-    "OpenVINO: operation set": Case("OPSET1", variadic(split_version="new"), cured=variadic()),
+    "OpenVINO: a rank": Case("MERGE_DIMENSIONS", variadic(dims=(1,) * 65), cured=variadic()),
+    "OpenVINO: type": Case("CONVERT_AGAIN", variadic(precision=""), cured=variadic()),
+    "OpenVINO: a cycle": Case("SORT_NODES", variadic(edges=CIRCLE), cured=variadic()),
+    "OpenVINO: operation set": Case(
+        "CONVERT_TO_OPSET1", variadic(split_version="new"), cured=variadic()
+    ),
 }
 
 CASES = AXES | SHAPES | FUNCTIONS | LENGTHS | NODES_AND_LEVELS | OPENVINO
 # Followed in tests of their own.
-ELSEWHERE = {
-    *("BIN_FILE", "EXPORT_AGAIN", "FREE", "IN_FUNCTION", "NO_NODES"),
-    *("EXPORT_AT_OPSET", "NEWER_RUNTIME", "OLDER_IR_VERSION", "OLDER_OPSET", "REAL_TENSORS"),
-    *("UNCONNECTED", "WINDOWS", "WINDOWS_ML"),
-}
+ELSEWHERE = set(
+    "CANNOT_REWRITE CANNOT_REWRITE_IN_FUNCTION CONVERT_TO_OPSET EXPORT_AGAIN EXPORT_AT_OPSET "
+    "MOVE_BIN_FILE REMOVE_SIZES REQUIRE_WINDOWS_BUILD SET_IR_VERSION STORE_REAL_TENSORS "
+    "USE_DIRECTML_OR_CONNECT_OUTPUTS USE_NEWER_RUNTIME USE_WINDOWS_ML".split()
+)
 
 
 def test_every_piece_of_advice_has_a_case_or_is_listed_as_tested_elsewhere() -> None:
@@ -342,7 +370,7 @@ def test_weights_linked_from_outside_the_folder_get_the_advice_to_move_them(
     Path("model.xml").rename("folder/model.xml")
     link.symlink_to("../model.bin")
     (verdict_before,) = reported("folder/model.xml")
-    assert list(advised(verdict_before)) == ["BIN_FILE"]
+    assert list(advised(verdict_before)) == ["MOVE_BIN_FILE"]
     link.unlink()
     Path("model.bin").rename(link)
     assert reported("folder/model.xml")[0].outcome is Outcome.RUNS
@@ -357,7 +385,7 @@ def test_lengths_computed_in_a_function_have_no_sizes_that_an_option_could_give(
     whole = "(float[n] x) => (float[] p) { p = local.Cut (x) }"
     for graph, function in (calls, body), (whole, inside):
         (verdict,) = reported(saved(parsed(graph, FUNCTION + function)))
-        assert verdict.fix == Advice.LENGTHS
+        assert verdict.fix == Advice.STORE_LENGTHS
 
 
 def test_the_advice_to_declare_a_type_guesses_none(here: Path, reported: Reported) -> None:

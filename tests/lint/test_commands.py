@@ -52,7 +52,7 @@ def test_a_note_says_why_no_nodes_can_replace_a_refused_split(
     name = saved(content)
     (verdict,) = reported(name, *OLD)
     assert f"--write-fixed cannot replace it: {reason}" in verdict.notes[0]
-    assert "NODES" not in advised(verdict)
+    assert "REWRITE_MODEL" not in advised(verdict)
     main(["validate", name, *OLD, "--write-fixed", "fixed.onnx"])
     assert f"not replaced: {reason}" in " ".join(capsys.readouterr().out.split())
     assert not Path("fixed.onnx").exists()
@@ -66,12 +66,12 @@ def test_a_note_says_how_to_rewrite_a_split_in_a_function(
     call = f"(float[{batch},6] x) => (float[] p) {{ [call] p, q = local.Cut (x) }}"
     name = saved(parsed(call, FUNCTION + body))
     (verdict,) = reported(name, *OLD)
-    text = advised(verdict)["IN_FUNCTION"]
+    text = advised(verdict)["CANNOT_REWRITE_IN_FUNCTION"]
     assert main(["validate", name, *OLD]) == 1
     assert f" {COMMAND.findall(text)[0]}\n" in capsys.readouterr().out  # in one line
     (inlined,), target = followed(text, name, OLD)
     (verdict,) = reported(inlined, *target)
-    assert "NODES" in advised(verdict)
+    assert "REWRITE_MODEL" in advised(verdict)
 
 
 def test_bfloat16_is_advised_to_be_converted_in_the_whole_model(
@@ -142,7 +142,7 @@ def test_the_advised_file_lies_beside_the_model_whose_weights_it_shares(
     for name in "model.onnx", "w.bin":
         Path(name).rename(Path("m", name))
     (verdict,) = reported("m/model.onnx", *OLD)
-    names, target = followed(advised(verdict)["NODES"], "m/model.onnx", OLD)
+    names, target = followed(advised(verdict)["REWRITE_MODEL"], "m/model.onnx", OLD)
     assert names == ["m/model.fixed.onnx"]
     assert {part.outcome for part in reported(*names, *target)} == {Outcome.RUNS}
 
@@ -157,8 +157,11 @@ def test_a_model_that_protobuf_cannot_read_is_not_advised_to_be_rewritten(
         file.write(b"\x32\xff\xff\xff\xff\x07")
         file.truncate(file.tell() + length)
     (verdict,) = reported("big.onnx", *OLD)
-    assert "NODES" not in advised(verdict)
-    assert "over 2 GiB, which protobuf cannot read. Fix: export it" in advised(verdict)["NO_NODES"]
+    assert "REWRITE_MODEL" not in advised(verdict)
+    assert (
+        "over 2 GiB, which protobuf cannot read. Fix: export it"
+        in advised(verdict)["CANNOT_REWRITE"]
+    )
     assert main(["validate", "big.onnx", *OLD, "--write-fixed", "fixed.onnx"]) == 2
     assert "big.onnx: the model has over 2 GiB" in capsys.readouterr().err
 

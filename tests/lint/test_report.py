@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 
 import dmlsplit as dml
+from dmlsplit import InvalidArgumentError
 from dmlsplit.directml.levels import NEWEST
 from dmlsplit.frontends import Invalid, Known, SplitSite
 from dmlsplit.lint.check import assess
@@ -46,6 +47,13 @@ def defects(**options: bool) -> Assessment:
         for i in range(10)
     ]
     return assess(sites, resolve_target(ort=""), **options)
+
+
+@pytest.mark.parametrize("name", ["xml", "baseline", "", "JSON"])
+def test_a_format_that_no_report_has_is_refused(name: str) -> None:
+    allowed = "it must be one of text, json, github, sarif, junit"
+    with pytest.raises(InvalidArgumentError, match=f"report_format is '{name}'; {allowed}"):
+        render(defects(), name)
 
 
 FAILURE = {"github": "^::error", "sarif": '"level": "error"', "junit": "<failure"}

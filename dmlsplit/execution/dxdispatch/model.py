@@ -107,7 +107,7 @@ class Model:
 
     See Also
     --------
-    load : Reads it.
+    load : Reads a model from a file.
 
     Examples
     --------

@@ -54,7 +54,7 @@ class Result:
 
     See Also
     --------
-    run : Makes it.
+    run : Reads a model and runs it.
 
     Examples
     --------
@@ -189,11 +189,12 @@ def _memory(resource: Resource, end: int) -> Any:
     start = resource.offset_in_bytes
     items = ceil_div(max(0, end - start), values.item_bytes)
     filled = min(items * values.item_bytes, values.size_in_bytes)
+    size = max(end, start + filled)
     try:
-        memory = np.zeros(max(end, start + filled), np.uint8)
+        memory = np.zeros(size, np.uint8)
     except MemoryError:
         raise OutOfMemoryError(
-            f"resource {resource.name!r}: {end} bytes do not fit in memory"
+            f"resource {resource.name!r}: {size} bytes do not fit in memory"
         ) from None
     values.fill(memory[start : start + filled])
     return memory

@@ -70,7 +70,7 @@ def write_fixed(
 def _load(path: Path) -> ModelProto:
     with path_in_errors(path):
         if path.stat().st_size > MAX_PROTOBUF_BYTES:
-            raise InvalidArgumentError(TOO_LARGE)
+            raise InvalidArgumentError(str(TOO_LARGE))
         try:
             return onnx.load_model_from_string(path.read_bytes())
         except Exception as error:
@@ -118,7 +118,7 @@ def _replace_splits(
                 plan |= {(*path, index): nodes, **instead_of_takers(split, takers)}
                 replaced.append(split)
                 _declare_pieces(graph, split)
-    not_replaced += [(verdict.site, IN_A_FUNCTION) for verdict in refused.values()]
+    not_replaced += [(verdict.site, str(IN_A_FUNCTION)) for verdict in refused.values()]
     _remove_unused(model, _apply(model, plan))
     return tuple(replaced), tuple(not_replaced)
 
@@ -149,7 +149,7 @@ def _declare_pieces(graph: GraphProto, split: Replacement) -> None:
     is_computed = any(node.op_type == "Shape" for node in split.nodes)
     if not is_computed or site.element_type is None:
         return
-    kind = onnx.TensorProto.DataType.Value(site.element_type)
+    data_type = onnx.TensorProto.DataType.Value(site.element_type)
     declared = {value.name: value for value in (*graph.value_info, *graph.output)}
     for name, piece in split.outputs.items():
         if piece is None:  # a sequence, or a dynamic piece
@@ -159,7 +159,7 @@ def _declare_pieces(graph: GraphProto, split: Replacement) -> None:
         sizes[axis : axis + 1] = [piece] if site.keeps_axis else []
         value = declared[name] if name in declared else graph.value_info.add(name=name)
         if not value.type.tensor_type.HasField("shape"):
-            value.type.CopyFrom(helper.make_tensor_type_proto(kind, sizes))
+            value.type.CopyFrom(helper.make_tensor_type_proto(data_type, sizes))
 
 
 def _remove_unused(model: ModelProto, names: set[str]) -> None:

@@ -14,8 +14,23 @@ from dmlsplit.messages import Note
 from dmlsplit.models.onnx.operators import element_bytes
 from dmlsplit.models.site import Cause, Known, Size, SplitSite, Unknown
 
-IN_A_FUNCTION = "it is in the body of a function; inline the functions first (onnx.inliner)"
-TOO_LARGE = Note(
+
+class Obstacle(NamedTuple):
+    """Why --write-fixed cannot rewrite a split, and what to do first, if that is known."""
+
+    fault: str
+    fix: str = ""
+    is_inlining_needed: bool = False  # the obstacle is the body of a function
+
+    def __str__(self) -> str:
+        return Note(self.fault, self.fix)
+
+
+IN_A_FUNCTION = Obstacle(
+    "it is in the body of a function; inline the functions first (onnx.inliner)",
+    is_inlining_needed=True,
+)
+TOO_LARGE = Obstacle(
     "the model has over 2 GiB, which protobuf cannot read",
     "export it with its weights in another file",
 )
@@ -31,33 +46,35 @@ _MIN_OPSET = 7
 _COMPARED_SIZES = (2, 1, 3)
 # The largest input for that: the reference evaluator takes about 8 bytes for each byte of it.
 MAX_BYTES = 1 << 28
-_OVERRIDABLE = Note(
+_OVERRIDABLE = Obstacle(
     "its sizes follow from the default of a graph input, which a caller may override",
     "keep the initializer only, and remove the input of its name from the graph",
 )
-_DISPUTED_AXIS = Note(
+_DISPUTED_AXIS = Obstacle(
     "ONNX ignores keepdims=0 with a scalar split, and ONNX Runtime does not",
     "set keepdims to 1",
 )
-_FAILS_IN_ORT = Note(
+_FAILS_IN_ORT = Obstacle(
     "ONNX Runtime fails when it runs SplitToSequence with keepdims=0 and a scalar split, unless "
     "every piece has the size 1",
     "set keepdims to 1",
 )
-_COMPUTED_LENGTHS = Note(
+_COMPUTED_LENGTHS = Obstacle(
     "its split lengths are computed when the model runs",
     "give the sizes from which they may follow with --dim, or make them a constant of the model",
 )
 _CONSTANT = "make them a constant of the model"
 # What is to be said about a split that is unknown for a cause.
 _GAPS = {
-    Cause.DYNAMIC: Note("its sizes are known only when the model runs", "give them with --dim"),
-    Cause.UNTRACKED: Note("its sizes could not be inferred", "declare them in the model"),
-    Cause.TYPE: Note("its data type is not known", "declare it in the model"),
-    Cause.LENGTHS: Note("its split lengths are known only when the model runs", _CONSTANT),
-    Cause.WEIGHTS: Note("its split lengths are in external data", "keep them in the model"),
-    Cause.ORDER: Note("no earlier node produces its input", "sort the nodes, and remove cycles"),
-    Cause.COUNT: Note("it has too many pieces", "use a larger chunk size, or fewer outputs"),
+    Cause.DYNAMIC: Obstacle("its sizes are known only when the model runs", "give them with --dim"),
+    Cause.UNTRACKED: Obstacle("its sizes could not be inferred", "declare them in the model"),
+    Cause.TYPE: Obstacle("its data type is not known", "declare it in the model"),
+    Cause.LENGTHS: Obstacle("its split lengths are known only when the model runs", _CONSTANT),
+    Cause.WEIGHTS: Obstacle("its split lengths are in external data", "keep them in the model"),
+    Cause.ORDER: Obstacle(
+        "no earlier node produces its input", "sort the nodes, and remove cycles"
+    ),
+    Cause.COUNT: Obstacle("it has too many pieces", "use a larger chunk size, or fewer outputs"),
 }
 
 
@@ -85,19 +102,20 @@ class SplitForm(NamedTuple):
     is_divided: bool = False
 
 
-def form_of(verdict: Verdict) -> SplitForm | str:
+def form_of(verdict: Verdict) -> SplitForm | Obstacle:
     """The form of a refused split of an ONNX model, or why --write-fixed cannot rewrite it."""
     form = _accepted_form(verdict)
-    if isinstance(form, str) or compared_shapes(verdict.site):
+    if isinstance(form, Obstacle) or compared_shapes(verdict.site):
         return form
     shape = verdict.site.shape or ()
     limit = f"at most {MAX_BYTES:,} bytes, the most that is compared with a replacement"
     if is_static(shape):
-        return f"its input must have {limit}, and has {_byte_count(verdict.site, shape):,}"
+        size = _byte_count(verdict.site, shape)
+        return Obstacle(f"its input must have {limit}, and has {size:,}")
     reason = f"at two sizes of each dynamic dimension, its input must have {limit}"
     if _byte_count(verdict.site, [n if isinstance(n, int) else 1 for n in shape]) > MAX_BYTES:
-        return reason
-    return Note(reason, "give the sizes with --dim")
+        return Obstacle(reason)
+    return Obstacle(reason, "give the sizes with --dim")
 
 
 def compared_shapes(site: SplitSite) -> list[tuple[int, ...]]:
@@ -107,31 +125,44 @@ def compared_shapes(site: SplitSite) -> list[tuple[int, ...]]:
     last shapes of a dynamic input are empty: in each, some dynamic dimensions are 0. If the axis is
     divided, its sizes are multiples of the number of pieces, and with num_outputs also another one.
     """
-    # Dimensions of one name have one size; a dimension without a name is like no other.
-    rows = [(size, axis if size is None else size) for axis, size in enumerate(site.shape or ())]
-    names = list(dict.fromkeys(name for size, name in rows if not isinstance(size, int)))
-    pieces = divided_into(site)
-    count = len(names)
-    units = {} if pieces is None else {rows[site.axis or 0][1]: pieces}
-
-    def shape_at(*turn: int, less: int = 0) -> tuple[int, ...]:
-        sizes = {n: units.get(n, 1) * size for n, size in zip(names, turn, strict=True)}
-        sizes |= {name: sizes[name] - less for name in units}
-        return tuple(size if isinstance(size, int) else sizes[name] for size, name in rows)
-
-    above_zero = [
-        shape_at(*(_COMPARED_SIZES[(first + i) % 3] for i in range(count))) for first in range(3)
-    ]
-    others: list[tuple[int, ...]] = []
-    if site.sized_by == "num_outputs" and pieces is not None:
-        others.append(shape_at(*[2] * count, less=1))  # the last piece is smaller
-    if names:
-        empty = [[0 if i == j else 2 + i % 2 for i in range(count)] for j in range(count)]
-        others += [shape_at(*turn) for turn in ([1] * count, *empty, [0] * count)]
-    small = [shape for shape in above_zero if _byte_count(site, shape) <= MAX_BYTES]
-    if not small or (names and len(small) < 2):
+    count = len(_dynamic_names(site))
+    above_zero = [[_COMPARED_SIZES[(first + i) % 3] for i in range(count)] for first in range(3)]
+    shapes = [_shape_at(site, sizes) for sizes in above_zero]
+    shapes = [shape for shape in shapes if _byte_count(site, shape) <= MAX_BYTES]
+    if len(shapes) < (2 if count else 1):
         return []
-    return [*small, *(shape for shape in others if _byte_count(site, shape) <= MAX_BYTES)]
+    others = [_shape_at(site, sizes) for sizes in _empty_sizes(count)]
+    if site.sized_by == "num_outputs" and divided_into(site) is not None:
+        others.insert(0, _shape_at(site, [2] * count, less=1))  # the last piece is smaller
+    return [*shapes, *(shape for shape in others if _byte_count(site, shape) <= MAX_BYTES)]
+
+
+def _dynamic_names(site: SplitSite) -> list[int | str]:
+    """The different names of the dynamic dimensions; for one without a name, its axis.
+
+    Dimensions of one name have one size; a dimension without a name is like no other.
+    """
+    rows = enumerate(site.shape or ())
+    names = (axis if size is None else size for axis, size in rows if not isinstance(size, int))
+    return list(dict.fromkeys(names))
+
+
+def _shape_at(site: SplitSite, sizes: Sequence[int], less: int = 0) -> tuple[int, ...]:
+    """The shape with these sizes, one per name; that of a divided axis counts pieces, `less` 1."""
+    by_name = dict(zip(_dynamic_names(site), sizes, strict=True))
+    rows = [(size, axis if size is None else size) for axis, size in enumerate(site.shape or ())]
+    if (pieces := divided_into(site)) is not None:
+        _, divided = rows[site.axis or 0]
+        by_name[divided] = by_name[divided] * pieces - less
+    return tuple(size if isinstance(size, int) else by_name[name] for size, name in rows)
+
+
+def _empty_sizes(count: int) -> list[list[int]]:
+    """Sizes of dynamic dimensions: all 1, then each one 0 by itself, then all 0."""
+    if not count:
+        return []
+    alone = [[0 if i == j else 2 + i % 2 for i in range(count)] for j in range(count)]
+    return [[1] * count, *alone, [0] * count]
 
 
 def _byte_count(site: SplitSite, shape: Sequence[int]) -> int:
@@ -140,7 +171,7 @@ def _byte_count(site: SplitSite, shape: Sequence[int]) -> int:
     return prod(shape) * (element_bytes(site.element_type) or 1)
 
 
-def _accepted_form(verdict: Verdict) -> SplitForm | str:
+def _accepted_form(verdict: Verdict) -> SplitForm | Obstacle:
     """The form that a target accepts, or the first obstacle."""
     site = verdict.site
     target = verdict.target
@@ -150,25 +181,25 @@ def _accepted_form(verdict: Verdict) -> SplitForm | str:
     if {error.rule.id for error in verdict.errors} == {"ORT-NUM-OUTPUTS"}:
         return SplitForm(lacks_only_count=True)
     if site.opset < _MIN_OPSET:
-        return f"the opset is {site.opset}; rewriting needs {_MIN_OPSET} or later"
+        return Obstacle(f"the opset is {site.opset}; rewriting needs {_MIN_OPSET} or later")
     desc = _descriptor(site)
     if desc is None and divided_into(site) is None:
         return _gap(site)
     if is_complex(site.element_type):
-        return "standard ONNX cannot reinterpret complex elements as another type"
+        return Obstacle("standard ONNX cannot reinterpret complex elements as another type")
     if desc is not None:
         return _form(site, desc.input_tensor.data_type, target)
     return _dividing_form(site, target)
 
 
-def _obstacle(verdict: Verdict) -> str | None:
+def _obstacle(verdict: Verdict) -> Obstacle | None:
     """Why no nodes can replace a split, whatever its sizes are; the reasons of the file first."""
     site = verdict.site
     if site.exceeds_protobuf:
         return TOO_LARGE
     for error in verdict.errors:
         if "model" not in error.rule.fixable_by:
-            return f"{error.rule.id}: {error.message}"
+            return Obstacle(f"{error.rule.id}: {error.message}")
     if site.is_in_function:
         return IN_A_FUNCTION
     if site.is_overridable:
@@ -180,7 +211,7 @@ def _obstacle(verdict: Verdict) -> str | None:
     return None
 
 
-def _form(site: SplitSite, kind: TensorDataType, target: Target) -> SplitForm | str:
+def _form(site: SplitSite, data_type: TensorDataType, target: Target) -> SplitForm | Obstacle:
     """The form for an input of this data type: how its rank and its type are adapted."""
     shape = site.shape or ()
     axis = site.axis or 0
@@ -191,26 +222,30 @@ def _form(site: SplitSite, kind: TensorDataType, target: Target) -> SplitForm | 
     if len(shape) > greatest:
         merging, split_axis = merge_dimensions(shape, axis, least, greatest)
     if isinstance(site.state, Unknown) and 0 in (site.state.pieces or ()) and site.opset < 9:
-        return f"the opset is {site.opset}; an empty piece of dynamic size needs 9 or later"
+        needs = "an empty piece of dynamic size needs 9 or later"
+        return Obstacle(f"the opset is {site.opset}; {needs}")
     # A runtime runs a type that DirectML lacks on the CPU.
-    is_cast = target.runtime is None and kind not in support_table()[target.level].data_types
-    if is_cast and kind.bits >= 32:
-        narrow = _NARROW.get(kind)
+    is_cast = target.runtime is None and data_type not in support_table()[target.level].data_types
+    if is_cast and data_type.bits >= 32:
+        narrow = _NARROW.get(data_type)
         fix = f"if all values fit {narrow}, compute them in {narrow}"
         why = "no operator before BitCast-26 exposes them"
-        return Note(f"Cast would lose bits of {kind.name}, and {why}", fix if narrow else "")
+        return Obstacle(
+            f"Cast would lose bits of {data_type.name}, and {why}", fix if narrow else ""
+        )
     return SplitForm(split_axis + len(ones), merging, ones, is_cast)
 
 
-def _dividing_form(site: SplitSite, target: Target) -> SplitForm | str:
+def _dividing_form(site: SplitSite, target: Target) -> SplitForm | Obstacle:
     """The form for a dynamic axis, if the target wants more dimensions or another type."""
     assert isinstance(site.state, Unknown)
     assert site.state.smallest_descriptor
     form = _form(site, site.state.smallest_descriptor.input_tensor.data_type, target)
-    if isinstance(form, str):
+    if isinstance(form, Obstacle):
         return form
-    is_right = not form.merging and (form.added_axes or form.is_cast)
-    return form._replace(is_divided=True) if is_right else _gap(site)
+    if form.merging or not (form.added_axes or form.is_cast):
+        return _gap(site)
+    return form._replace(is_divided=True)
 
 
 def divided_into(site: SplitSite) -> int | None:
@@ -229,16 +264,16 @@ def divided_into(site: SplitSite) -> int | None:
     return desc.input_tensor.sizes[site.axis or 0] if desc and has_axes else None
 
 
-def _gap(site: SplitSite) -> str:
+def _gap(site: SplitSite) -> Obstacle:
     """What has to be known about a split without a descriptor before it can be rewritten."""
     if not isinstance(site.state, Unknown):
-        return "all of its outputs are empty"
+        return Obstacle("all of its outputs are empty")
     cause = site.state.cause
     if cause in (Cause.DYNAMIC, Cause.UNTRACKED) and site.element_type is None:
         cause = Cause.TYPE
     if cause is Cause.LENGTHS and site.state.missing:
         return _COMPUTED_LENGTHS
-    return _GAPS.get(cause, site.state.reason)
+    return _GAPS.get(cause) or Obstacle(site.state.reason)
 
 
 def _descriptor(site: SplitSite) -> SplitOperatorDesc | None:

@@ -16,7 +16,7 @@ import onnx
 from onnx import NodeProto, helper, numpy_helper
 
 from dmlsplit.errors import UnsupportedError
-from dmlsplit.lint.fix.split_forms import Merging, SplitForm, form_of, is_static
+from dmlsplit.lint.fix.split_forms import Merging, Obstacle, SplitForm, form_of, is_static
 from dmlsplit.lint.verdict import Verdict
 from dmlsplit.models.site import Known, Size, SplitSite, State, Unknown
 
@@ -46,8 +46,8 @@ def replacement_nodes(
     pieces by their positions, and the nodes make them instead of the sequence.
     """
     form = form_of(verdict)
-    if isinstance(form, str):
-        raise UnsupportedError(form)
+    if isinstance(form, Obstacle):
+        raise UnsupportedError(str(form))
     if form.lacks_only_count:
         return [_with_count(node)]
     sizes = [None] * len(node.output) if form.is_divided else _piece_sizes(verdict.site.state)
@@ -93,7 +93,7 @@ class _Nodes(list[NodeProto]):
         self.shape = site.shape or ()
         self.axis = site.axis or 0
         self.opset = site.opset
-        self.kind = onnx.TensorProto.DataType.Value(site.element_type)
+        self.data_type = onnx.TensorProto.DataType.Value(site.element_type)
         self.drops_axis = not site.keeps_axis
         # The axes that a Squeeze removes from each piece.
         dropped = [form.axis] if self.drops_axis else []
@@ -159,9 +159,9 @@ class _Nodes(list[NodeProto]):
         return self.add("Reshape", [value, compute()], output, **exact)
 
     def add_empty_piece(self, output: str) -> None:
-        """An empty piece."""
+        """Add a constant of size 0 along the axis, or nodes that make it at dynamic sizes."""
         sizes = self.piece_shape(0)
-        dtype = helper.tensor_dtype_to_np_dtype(self.kind)
+        dtype = helper.tensor_dtype_to_np_dtype(self.data_type)
         if is_static(sizes):
             self.constant(np.empty(sizes, dtype), output)
             return
@@ -218,7 +218,7 @@ class _Nodes(list[NodeProto]):
         if self.form.is_cast:
             is_last = not (self.form.merging or self.squeezed)
             output = piece if is_last else self.new_name("narrow")
-            part = self.add("Cast", [part], output, to=self.kind)
+            part = self.add("Cast", [part], output, to=self.data_type)
         if self.form.merging:
             assert isinstance(size, int)  # an axis that is divided is not merged
             kept = self.form.merging.kept

@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from dmlsplit.errors import InvalidArgumentError
+
 if TYPE_CHECKING:
     from dmlsplit.lint.verdict import Assessment
 
@@ -16,7 +18,40 @@ FORMATS = {
 }
 
 
-def render(assessment: "Assessment", form: str) -> str:
-    """The report in one of the `FORMATS`; no other is imported."""
-    module = import_module(f"{__name__}.{form}")
-    return str(getattr(module, f"{form}_report")(assessment))
+def render(assessment: "Assessment", report_format: str) -> str:
+    """The report about an assessment.
+
+    Parameters
+    ----------
+    assessment : Assessment
+        What `dmlsplit.lint.assess` found.
+    report_format : str
+        One of ``text``, ``json``, ``github``, ``sarif`` and ``junit``.
+
+    Returns
+    -------
+    str
+        The report, without a line break at its end.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If there is no such format.
+
+    Examples
+    --------
+    >>> from dmlsplit.lint import assess, resolve_target
+    >>> from dmlsplit.models.discovery import option_site
+    >>> site = option_site("FLOAT32", sizes=(2, 6), axis=1, split=(2, 4))
+    >>> assessment = assess([site], resolve_target(feature_level="6_4"))
+    >>> print(render(assessment, "text"))
+    1 split at feature level 6_4:
+      1 runs on DirectML
+    """
+    if report_format not in FORMATS:
+        allowed = ", ".join(FORMATS)
+        raise InvalidArgumentError(
+            f"report_format is {report_format!r}; it must be one of {allowed}"
+        )
+    module = import_module(f"{__name__}.{report_format}")
+    return str(getattr(module, f"{report_format}_report")(assessment))

@@ -150,7 +150,7 @@ def _physical(file: str) -> dict[str, Any]:
     # File names on Linux and macOS contain only U+DC80 to U+DCFF, which stand for raw bytes.
     path = re.sub("[\ud800-\udc7f\udd00-\udfff]", "\ufffd", with_slashes(file))
     windows = PureWindowsPath(path)
-    # C:, or //server/share.
+    # An absolute path of Windows begins with a drive, such as C:, or with a //server/share.
     drive = windows.drive.replace("\\", "/") if windows.is_absolute() else ""
     rest = quote(path[len(drive) :].encode("utf-8", "surrogateescape"))
     root = "file:" + (quote(drive) if drive.startswith("//") else f"//{drive and '/'}{drive}")

@@ -8,7 +8,7 @@ from dmlsplit.lint.report.findings import SEVERITY_ORDER, severities
 from dmlsplit.lint.verdict import Assessment, Outcome, Verdict
 from dmlsplit.messages import counted, unbroken
 
-# Outcomes after the number 1, and a larger one, of splits; and after one of models.
+# How a line goes on after the number of splits with an outcome: if it is 1, and if it is larger.
 _SPLITS = {
     Outcome.NOT_LOADED: ("in a model that does not load", "in models that do not load"),
     Outcome.UNWRITTEN: ("whose outputs are not written", "whose outputs are not written"),
@@ -21,6 +21,7 @@ _SPLITS = {
     ),
     Outcome.NEVER_RUNS: (str(Outcome.NEVER_RUNS), "never run"),
 }
+# How a line goes on after the number of models whose worst outcome is this one.
 _MODELS = {
     Outcome.NOT_LOADED: "not loaded",
     Outcome.UNWRITTEN: "with outputs that are not written",

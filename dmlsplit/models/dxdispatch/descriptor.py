@@ -42,7 +42,7 @@ def read_descriptor(mapping: Mapping[str, Any]) -> SplitOperatorDesc:
 
     See Also
     --------
-    scan : Reads a file.
+    scan : Finds the descriptors in a file.
 
     Examples
     --------

@@ -17,7 +17,7 @@ class Lengths(Enum):
 
     See Also
     --------
-    node_arguments : Takes it for an input.
+    node_arguments : Reads the arguments of a node whose lengths may be unknown.
 
     Examples
     --------
@@ -59,7 +59,8 @@ class Arguments:
 
     See Also
     --------
-    read_arguments, node_arguments : Make them.
+    read_arguments : Reads them from the attributes and inputs of a call.
+    node_arguments : Reads them from a node of a model.
 
     Examples
     --------
@@ -149,7 +150,7 @@ def node_arguments(
 
     See Also
     --------
-    read_arguments : Of a call.
+    read_arguments : Reads the arguments of a call.
 
     Examples
     --------
@@ -213,8 +214,8 @@ def read_arguments(
 
     See Also
     --------
-    node_arguments : Of a node in a model.
-    lower : To the descriptor that DirectML runs.
+    node_arguments : Reads the arguments of a node in a model.
+    lower : The descriptor that DirectML runs for these arguments.
 
     Examples
     --------

@@ -74,8 +74,8 @@ def _as_stored(item: Item, element_type: ElementType) -> Item:
     """An element after it was stored as a type; a ValueError if that may lose its value."""
     if isinstance(item, str | None):
         return item if element_type in _INTEGER_BITS else None
-    if form := _FLOATS.get(element_type):
-        return float(struct.unpack(form, struct.pack(form, item))[0])
+    if struct_format := _FLOATS.get(element_type):
+        return float(struct.unpack(struct_format, struct.pack(struct_format, item))[0])
     if element_type is ElementType.BOOL:
         return bool(item)
     if (

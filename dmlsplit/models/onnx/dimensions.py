@@ -37,7 +37,7 @@ class FixedSizes:
 
     See Also
     --------
-    scan : Takes it.
+    scan : Finds the splits of a model, at these sizes.
 
     Examples
     --------

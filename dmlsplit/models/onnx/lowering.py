@@ -43,7 +43,7 @@ def lower(arguments: Arguments, data_type: ElementType, shape: Sequence[int]) ->
 
     See Also
     --------
-    read_arguments : Makes the arguments.
+    read_arguments : Reads the arguments from attributes and inputs.
 
     Examples
     --------

@@ -46,7 +46,7 @@ def _scan(
         if len(model.graph) != 1:
             raise WireError(f"it has {len(model.graph)} graphs; a model must have 1")
         walk = Walk(name, reader, model, dimensions, with_defaults=with_defaults)
-        sites = walk.sites()
+        sites = walk.find_sites()
         return ModelScan(sites, walk.contradictions.shapes, walk.has_defaults, walk.model)
     except LimitError as error:
         raise limit_error(str(error)) from None

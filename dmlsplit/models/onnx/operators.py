@@ -135,7 +135,7 @@ class OperatorVersion:
 
     See Also
     --------
-    operator_version : Finds it.
+    operator_version : The version of an operator in an operator set.
 
     Examples
     --------
@@ -193,7 +193,7 @@ def operator_version(name: str, opset: int) -> OperatorVersion:
 
     See Also
     --------
-    OperatorVersion : What it returns.
+    OperatorVersion : The types and attributes of a version.
 
     Examples
     --------

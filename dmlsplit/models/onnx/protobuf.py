@@ -64,7 +64,7 @@ class Tensor:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape."""
+        """The sizes; a LimitError if there are too many."""
         return _checked(self.dims, self.name)
 
     @property
@@ -162,7 +162,7 @@ class Attribute:
 
     @property
     def bodies(self) -> tuple[Span, ...]:
-        """The graphs."""
+        """The graphs in the attribute, the single one first."""
         return self.graphs if self.g is None else (self.g, *self.graphs)
 
 

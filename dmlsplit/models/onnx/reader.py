@@ -13,7 +13,7 @@ from functools import cache
 from mmap import mmap
 from typing import Any, NamedTuple, TypeVar
 
-# Wire types.
+# The wire types of protobuf that fields may have.
 VARINT = 0  # an integer in as many bytes as it needs
 I64 = 1  # 8 bytes
 LEN = 2  # a length, and as many bytes

@@ -31,20 +31,21 @@ def derived_pieces(node: Node, inputs: Sequence[Pieces]) -> tuple[Pieces, Set[in
 
     `inputs` has the pieces from which each input derives.
     """
-    nothing = frozenset[Piece](), frozenset[int]()
+    no_pieces = frozenset[Piece]()
+    no_splits = frozenset[int]()
     if not node.domain and node.op_type in _PASSED_ON:
-        return (inputs[0] if inputs else nothing[0]), nothing[1]
+        return (inputs[0] if inputs else no_pieces), no_splits
     is_fused = node.domain == "com.microsoft" and node.op_type in _FUSED_ACTIVATIONS
     if not (is_fused or (not node.domain and node.op_type in ELEMENT_WISE)):
-        return nothing
+        return no_pieces, no_splits
     if not node.domain and node.op_type == "Mul" and (splits := gated_splits(inputs)):
-        return nothing[0], splits
+        return no_pieces, splits
     derived = frozenset[Piece]().union(*inputs)
     if len(derived) > _MAX_ORIGINS:
-        return nothing
+        return no_pieces, no_splits
     if is_fused or node.op_type in _ACTIVATIONS:
         derived = frozenset(piece._replace(is_activated=True) for piece in derived)
-    return derived, nothing[1]
+    return derived, no_splits
 
 
 def gated_splits(inputs: Sequence[Pieces]) -> Set[int]:

@@ -41,12 +41,12 @@ class Value:
     Fields that are not compared do not tell calls of a function apart.
     """
 
-    # Inferred facts.
+    # These facts are inferred.
     data_type: int = 0  # TensorProto.DataType; 0 if unknown
     shape: Shape | None = None  # None if the rank is unknown
     constant: Constant | None = None  # None if the elements are not constant
     gap: Gap | None = None  # None if its shape is known, or derives from dynamic inputs
-    # Where it comes from.
+    # These say where the value comes from.
     origins: Pieces = frozenset()  # the pieces from which it derives element by element
     is_folded: bool = False  # ONNX Runtime computes it when it loads the model
     is_shape: bool = False  # it is a shape, or computed from shapes, which stay on the CPU

@@ -48,7 +48,7 @@ class Walk:
     has_defaults : bool
         Whether an input of a graph so far has a default.
     model : OnnxModel
-        What decides whether a runtime loads it; its fault is known once `sites` has returned.
+        What decides whether a runtime loads it; its fault is known once `find_sites` has returned.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Walk:
         self._input_dimensions: set[Size] = set()  # of the main graph
         self._sites: list[SplitSite] = []
 
-    def sites(self) -> list[SplitSite]:
+    def find_sites(self) -> list[SplitSite]:
         """Walk the main graph, then the functions that it does not call."""
         scope = Scope("", ChainMap(), Declarations({}), self._opsets, {})
         main = self._reader.read(Graph, self._model.graph[0])

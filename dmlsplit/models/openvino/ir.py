@@ -172,7 +172,7 @@ class _TreeBuilder:
             self._tree.end(tag)
 
     def close(self) -> ElementTree.Element:
-        """The tree."""
+        """The root of the tree, once the file is read."""
         return self._tree.close()
 
 

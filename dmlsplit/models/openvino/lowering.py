@@ -52,7 +52,7 @@ def lower_variadic_split(
 
     See Also
     --------
-    lower_split : For equal pieces.
+    lower_split : Lowers a Split, whose pieces are equal.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def lower_split(
 
     See Also
     --------
-    lower_variadic_split : For pieces of given lengths.
+    lower_variadic_split : Lowers a VariadicSplit, whose pieces have given lengths.
 
     Examples
     --------
@@ -157,7 +157,7 @@ def resolve_lengths(lengths: Sequence[int], axis: int, axis_size: int) -> tuple[
 
 
 def resolve_count(num_splits: int, axis: int, axis_size: int) -> tuple[int, ...]:
-    """The equal lengths."""
+    """The length of each piece of a Split, all equal."""
     if num_splits < 1:
         raise InvalidArgumentError(f"num_splits is {num_splits}; it must be at least 1")
     if axis_size % num_splits:

@@ -66,6 +66,9 @@ def test_a_resource_that_does_not_fit_in_memory_is_named(ran: Run, monkeypatch: 
     monkeypatch.setattr("numpy.zeros", full)
     with pytest.raises(OutOfMemoryError, match="resource 'A': 24 bytes do not fit in memory"):
         ran(model())
+    behind = {**values(F32, ramp(6, 1, 1)), "initialValuesOffsetInBytes": 64, "sizeInBytes": 88}
+    with pytest.raises(OutOfMemoryError, match="resource 'A': 64 bytes do not fit in memory"):
+        ran(model(resources={"A": behind}))
 
 
 def test_operators_other_than_split_may_be_defined_but_not_dispatched(
