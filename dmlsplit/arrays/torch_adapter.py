@@ -145,7 +145,7 @@ def _check_memory(tensor: Any, name: str) -> None:
         )
     if not (tensor.is_cpu or tensor.is_cuda):
         raise InvalidArgumentError(
-            f"{name} is on {tensor.device}; it must be on the CPU or a CUDA device"
+            f"{name} is on {tensor.device}; it must be on the CPU or a CUDA device. Fix: .cpu()"
         )
     check_layout(tensor, name)
 
@@ -209,9 +209,9 @@ def _external(stream: Stream, device: int) -> Any:
 
 
 @lru_cache(maxsize=1024)
-def _layout(shape: Shape, steps: Shape, width: int) -> tuple[Shape, int]:
+def _layout(shape: Shape, element_strides: Shape, width: int) -> tuple[Shape, int]:
     """The strides of a tensor, and the end of its last element, in bytes."""
-    strides = tuple(step * width for step in steps)
+    strides = tuple(stride * width for stride in element_strides)
     return strides, byte_bounds(shape, strides, width)[1]
 
 

@@ -1,6 +1,6 @@
 """Device -> CompiledOperator -> BoundOperator: compile once, bind, dispatch many times."""
 
-# Signatures show the names of types, not what these stand for.
+# So that help() and Sphinx show aliases by name.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence

@@ -1,6 +1,6 @@
 """The self-test, stage by stage."""
 
-# Signatures show the names of types, not what these stand for.
+# So that help() and Sphinx show aliases by name.
 from __future__ import annotations
 
 from collections import defaultdict
