@@ -20,7 +20,7 @@ from dmlsplit.arrays.array_view import (
     ArrayView,
     byte_bounds,
     device_name,
-    device_number,
+    device_number_of,
     new_array_view,
     type_string,
 )
@@ -50,7 +50,7 @@ class _Torch(Adapter):
 
     def empty(self, like: ArrayView, new: NewArrays, stream: Stream | None = None) -> Allocation:
         if stream is not None and like.device != "cpu":
-            with _torch().cuda.stream(_external(stream, device_number(like.device))):
+            with _torch().cuda.stream(_external(stream, device_number_of(like.device))):
                 return self.empty(like, new)
         dtype = like.owner.dtype if new.dtype is None else getattr(_torch(), new.dtype.name)
         empty = _torch().empty

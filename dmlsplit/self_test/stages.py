@@ -11,7 +11,7 @@ from math import inf
 from time import monotonic
 from typing import Any
 
-from dmlsplit.arrays.array_view import device_number
+from dmlsplit.arrays.array_view import device_number_of
 from dmlsplit.backends import Backend
 from dmlsplit.backends.cuda import cupy_driver as driver
 from dmlsplit.backends.cuda.gpus import H200, gpu_of_device
@@ -149,7 +149,7 @@ def _stages(
     splits = list(cases(limits))
     yield from environment.checks(memory)
     if isinstance(memory, GpuMemory):
-        programs = compile_programs(memory.number, splits)
+        programs = compile_programs(memory.device_number, splits)
         yield from (programs, report.programs_check(programs))
     kernel_cases = _one_of_each_kernel(splits, limits)
     comparisons = _compare_all(splits, backend, memory, progress)
@@ -165,7 +165,9 @@ def _stages(
 
 def _limits(memory: Memory) -> DeviceLimits:
     """The limits of the GPU; the CPU takes the splits of an H200."""
-    return driver.load().limits(memory.number) if isinstance(memory, GpuMemory) else H200.limits
+    if isinstance(memory, GpuMemory):
+        return driver.load().limits(memory.device_number)
+    return H200.limits
 
 
 def _compare_all(
@@ -185,7 +187,7 @@ def _compare_elsewhere(
     """On a GPU, these splits in other kinds of memory."""
     if not isinstance(memory, GpuMemory):
         return
-    for name, other_memory in other_memories(memory.number):
+    for name, other_memory in other_memories(memory.device_number):
         if other_memory is None:
             yield Check("other memory", CheckState.OK, f"the GPU has no {name}")
             continue
@@ -208,7 +210,7 @@ def _try_faulty_kernels(
 
 def _measure(backend: Backend, memory: Memory, deadline: float, strict: bool) -> Iterator[Item]:
     """Speeds until the deadline, a line for each, and whether they suffice if that counts."""
-    gpu = device_at(memory.number) if isinstance(memory, GpuMemory) else None
+    gpu = device_at(memory.device_number) if isinstance(memory, GpuMemory) else None
     measured_speeds = []
     try:
         for item in speeds(backend, memory, deadline, gpu_of_device(gpu) if gpu else None):
@@ -237,5 +239,5 @@ def _name(device: str) -> str:
     if device == "cpu":
         return "the CPU"
     loaded = driver.load()
-    number = device_number(device)
-    return f"{loaded.name(number)} ({loaded.architecture(number)})"
+    device_number = device_number_of(device)
+    return f"{loaded.name(device_number)} ({loaded.architecture(device_number)})"
