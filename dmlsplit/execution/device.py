@@ -230,7 +230,7 @@ class CompiledOperator:
 
     See Also
     --------
-    Device.compile : Makes it.
+    Device.compile : Compiles a descriptor, or says why the level does not accept it.
     BoundOperator : With buffers, for many dispatches.
 
     Examples
@@ -397,7 +397,7 @@ class BoundOperator:
 
     See Also
     --------
-    CompiledOperator.bind : Makes it.
+    CompiledOperator.bind : Which buffers fit, and what is checked.
 
     Examples
     --------

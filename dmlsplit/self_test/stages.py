@@ -116,13 +116,13 @@ def selftest(
         for item in _stages(backend, deadline, strict, progress):
             keep(item)
     except DmlError as failure:
-        if not items and isinstance(failure, InvalidArgumentError):
+        if items:
+            error = one_line(failure)
+        elif isinstance(failure, InvalidArgumentError):
             raise  # the name of the device is wrong
-        error = one_line(failure) if items else "the check of the GPU failed"
-        if not items:
+        else:
+            error = "the check of the GPU failed"
             keep(Check("GPU", CheckState.FAIL, str(failure)))
-        elif items[CaseResult] and not items[FaultyKernel]:
-            keep(report.bytes_check(items[CaseResult]))
     kinds = Check, CaseResult, FaultyKernel, Speed
     checks, results, faults, rates = (tuple(items[kind]) for kind in kinds)
     programs = next(iter(items[Programs]), None)
@@ -155,10 +155,15 @@ def _stages(
     comparisons = _compare_all(splits, backend, memory, progress)
     elsewhere = _compare_elsewhere(kernel_cases, backend, memory)
     results = []
-    for item in chain(comparisons, elsewhere, _measure(backend, memory, deadline, strict)):
-        if isinstance(item, CaseResult):
-            results.append(item)
-        yield item
+    try:
+        for item in chain(comparisons, elsewhere, _measure(backend, memory, deadline, strict)):
+            if isinstance(item, CaseResult):
+                results.append(item)
+            yield item
+    except DmlError:
+        if results:
+            yield report.bytes_check(results)  # of the splits before the one that failed
+        raise
     yield report.bytes_check(results)
     yield from _try_faulty_kernels(kernel_cases, backend, memory)
 
