@@ -70,8 +70,8 @@ IN_FLIGHT_BYTES_10 = 64 << 10
 # The most blocks that a kernel's code must let an SM hold, so as to have IN_FLIGHT_BYTES in flight.
 # With as many, a thread gets at most 40 of an SM's 64 K registers.
 MAX_RESIDENT_BLOCKS = 6
-# The blocks that it must let an SM hold if MAX_RESIDENT_BLOCKS would not have IN_FLIGHT_BYTES in
-# flight. With so few, a thread may have up to 80 registers.
+# If MAX_RESIDENT_BLOCKS would not have IN_FLIGHT_BYTES in flight, a kernel's code must let an SM
+# hold only this many blocks, with which a thread may have up to 80 registers.
 FALLBACK_RESIDENT_BLOCKS = 3
 
 

@@ -47,8 +47,8 @@ class Layout:
 
     part_bytes: int  # 1, 2, 4, 8 or 16: divides every width, offset, pitch and address
     groups: tuple[int, ...]  # the first output of each group, and the number of outputs
-    rows_before: int  # that a block reads of a slab, ahead of the rows that it writes
-    slab_rows: int  # that a block writes of a slab
+    rows_before: int  # rows that a block reads ahead of those of a slab
+    slab_rows: int  # rows of a slab
     run_rows: int  # rows of a run: all that a block reads of a slab, or one
     run_vectors: int  # vectors of a run
     row_pitch: int  # bytes from row to row in shared memory
