@@ -106,8 +106,8 @@ def cuda_view(array: Any, name: str, device_number: int | None) -> ArrayView:
         device_number = driver.load().device_of(address)
         if device_number is None:
             raise InvalidArgumentError(
-                f"{name} claims to be on a CUDA device, but its address is {address:#x}; a CUDA "
-                "device must own it. Fix: an array whose memory CUDA has allocated"
+                f"{name} claims to be on a CUDA device, but no device owns its address "
+                f"{address:#x}. Fix: an array whose memory CUDA has allocated"
             )
     # CuPy names its current stream, on which splits run too; other libraries may have pending work.
     if interface.get("stream") and package_of(array) != "cupy":
