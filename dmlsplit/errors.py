@@ -123,12 +123,15 @@ class UnsupportedError(DmlError):
 
     Examples
     --------
+    Code for a GPU falls back on the CPU where there is none:
+
     >>> import dmlsplit as dml
     >>> try:
-    ...     dml.Device("cpu", feature_level="4_0").check_feature_levels(["6_4"])
-    ... except dml.UnsupportedError as error:
-    ...     print(f"{error.hresult:08X}")
-    887A0004
+    ...     device = dml.Device("cuda:99")
+    ... except dml.UnsupportedError:
+    ...     device = dml.Device("cpu")
+    >>> device.name
+    'cpu'
     """
 
     hresult = 0x887A0004
@@ -145,9 +148,17 @@ class OutOfMemoryError(MemoryError, DmlError):
 
     Examples
     --------
+    Where memory does not suffice for copies, views may do:
+
+    >>> import numpy as np
     >>> import dmlsplit as dml
-    >>> issubclass(dml.OutOfMemoryError, MemoryError), f"{dml.OutOfMemoryError.hresult:08X}"
-    (True, '8007000E')
+    >>> array = np.arange(6)
+    >>> try:
+    ...     pieces = dml.split(array, 3)
+    ... except dml.OutOfMemoryError:
+    ...     pieces = np.split(array, 3)  # views, which take no memory
+    >>> [len(piece) for piece in pieces]
+    [2, 2, 2]
     """
 
     hresult = 0x8007000E
@@ -162,9 +173,16 @@ class DeviceRemovedError(DmlError):
 
     Examples
     --------
+    After this error, CUDA refuses all work of the process, so only a new process can go on:
+
+    >>> import numpy as np
     >>> import dmlsplit as dml
-    >>> f"{dml.DeviceRemovedError.hresult:08X}"
-    '887A0005'
+    >>> try:
+    ...     pieces = dml.split(np.arange(6), 3)
+    ... except dml.DeviceRemovedError as error:
+    ...     raise SystemExit(f"start again: {error}") from error
+    >>> len(pieces)
+    3
     """
 
     hresult = 0x887A0005

@@ -14,7 +14,7 @@ import numpy as np
 
 from dmlsplit.arrays import dlpack
 from dmlsplit.arrays.adapter import Adapter
-from dmlsplit.arrays.array_view import ArrayView, device_number
+from dmlsplit.arrays.array_view import ArrayView, device_number_of
 from dmlsplit.arrays.cupy_adapter import CUPY
 from dmlsplit.arrays.numpy_adapter import NUMPY
 from dmlsplit.arrays.torch_adapter import TORCH
@@ -43,7 +43,7 @@ def is_native(array: Any) -> bool:
 
 def to_device(array: np.ndarray, device: str) -> Any:
     """Copy an array to a device: a CuPy array on ``cuda:N``, the array itself on ``cpu``."""
-    return array if device == "cpu" else driver.load().upload(device_number(device), array)
+    return array if device == "cpu" else driver.load().upload(device_number_of(device), array)
 
 
 def to_host(array: Any) -> np.ndarray:

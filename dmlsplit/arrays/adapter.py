@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from dmlsplit.arrays.array_view import ArrayView, device_number
+from dmlsplit.arrays.array_view import ArrayView, device_number_of
 from dmlsplit.arrays.types import Stream
 from dmlsplit.backends.cuda import cupy_driver as driver
 from dmlsplit.errors import DmlError, InvalidArgumentError, OutOfMemoryError
@@ -69,7 +69,7 @@ def allocation_error(
     size = prod(shapes[failed]) * int(dtype.itemsize)
     if like.device == "cpu":
         return OutOfMemoryError(f"an output of {size} bytes does not fit in memory")
-    device = device_number(like.device)
+    device = device_number_of(like.device)
     return driver.load().dml_error(error, device, "an output cannot be allocated", size)
 
 

@@ -74,7 +74,7 @@ new_array_view: Callable[[type[ArrayView], tuple[Any, ...]], ArrayView] = tuple.
 
 
 @lru_cache(maxsize=64)
-def device_number(device: str) -> int:
+def device_number_of(device: str) -> int:
     """The N of ``cuda:N``."""
     return int(device.removeprefix("cuda:"))
 

@@ -6,7 +6,7 @@ from dmlsplit.arrays.adapter import Adapter, Allocation, NewArrays, Shape, alloc
 from dmlsplit.arrays.array_view import (
     ArrayView,
     device_name,
-    device_number,
+    device_number_of,
     dtype_of,
     new_array_view,
     type_string,
@@ -38,7 +38,7 @@ class _Cupy(Adapter):
         dtype = dtype_of(like.owner, like.type) if new.dtype is None else new.dtype
         remaining = iter(new.shapes)
         try:
-            arrays = driver.load().empty(device_number(like.device), remaining, dtype)
+            arrays = driver.load().empty(device_number_of(like.device), remaining, dtype)
         except (MemoryError, RuntimeError) as error:
             raise allocation_error(like, new.shapes, remaining, dtype, error) from None
         return arrays, [array.data.ptr for array in arrays]

@@ -34,14 +34,14 @@ def view(array: Any, name: str) -> ArrayView:
     if isinstance(array, ArrayView):
         return array
     if hasattr(array, "__dlpack_device__"):
-        device_type, number = _query(methodcaller("__dlpack_device__"), array, name)
+        device_type, device_number = _query(methodcaller("__dlpack_device__"), array, name)
         if device_type in (CUDA, CUDA_MANAGED):
-            return cuda_view(array, name, int(number))
+            return cuda_view(array, name, int(device_number))
         if device_type == CPU:
             return NUMPY.view(_query(np.from_dlpack, array, name), name)
         raise InvalidArgumentError(
             f"{name} is a {type_name(array)} on DLPack device type {int(device_type)}; it must be "
-            "on the CPU or a CUDA device"
+            "on the CPU or a CUDA device. Fix: copy it to the CPU"
         )
     if hasattr(array, "__cuda_array_interface__"):
         return cuda_view(array, name, None)
@@ -89,7 +89,7 @@ def _imported(like: Any, arrays: list[Any], from_dlpack: Callable[[Any], Any]) -
     return pieces if is_on_device else [array.to_device(like.device) for array in pieces]
 
 
-def cuda_view(array: Any, name: str, number: int | None) -> ArrayView:
+def cuda_view(array: Any, name: str, device_number: int | None) -> ArrayView:
     """Describe an array on a CUDA device, by its CUDA array interface or else through DLPack."""
     is_immutable = package_of(array) in _IMMUTABLE
     # JAX's interface names no stream, although its values may still be pending.
@@ -98,22 +98,25 @@ def cuda_view(array: Any, name: str, number: int | None) -> ArrayView:
         array = _query(driver.load().from_dlpack, array, name)
         interface = array.__cuda_array_interface__
     if interface.get("mask") is not None:
-        raise InvalidArgumentError(f"{name} is masked; only whole arrays can be split")
+        raise InvalidArgumentError(
+            f"{name} is masked; it must be a whole array. Fix: split its data and its mask"
+        )
     address, read_only = interface["data"]
-    if number is None:
-        number = driver.load().device_of(address)
-        if number is None:
+    if device_number is None:
+        device_number = driver.load().device_of(address)
+        if device_number is None:
             raise InvalidArgumentError(
-                f"{name} claims to be on a CUDA device, but no device owns its address {address:#x}"
+                f"{name} claims to be on a CUDA device, but no device owns its address "
+                f"{address:#x}. Fix: an array whose memory CUDA has allocated"
             )
     # CuPy names its current stream, on which splits run too; other libraries may have pending work.
     if interface.get("stream") and package_of(array) != "cupy":
-        driver.load().wait_for(number, interface["stream"])
+        driver.load().wait_for(device_number, interface["stream"])
     dtype = dtype_of(array, interface["typestr"])
     shape = tuple(interface["shape"])
     typestr = type_string(dtype)
     width = dtype.itemsize
-    device = device_name(number)
+    device = device_name(device_number)
     strides = tuple(interface.get("strides") or packed_byte_strides(shape, width))
     is_read_only = bool(read_only) or is_immutable
     return ArrayView(array, address, shape, strides, typestr, width, device, is_read_only)

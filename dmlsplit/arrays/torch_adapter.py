@@ -20,7 +20,7 @@ from dmlsplit.arrays.array_view import (
     ArrayView,
     byte_bounds,
     device_name,
-    device_number,
+    device_number_of,
     new_array_view,
     type_string,
 )
@@ -50,7 +50,7 @@ class _Torch(Adapter):
 
     def empty(self, like: ArrayView, new: NewArrays, stream: Stream | None = None) -> Allocation:
         if stream is not None and like.device != "cpu":
-            with _torch().cuda.stream(_external(stream, device_number(like.device))):
+            with _torch().cuda.stream(_external(stream, device_number_of(like.device))):
                 return self.empty(like, new)
         dtype = like.owner.dtype if new.dtype is None else getattr(_torch(), new.dtype.name)
         empty = _torch().empty
@@ -145,7 +145,7 @@ def _check_memory(tensor: Any, name: str) -> None:
         )
     if not (tensor.is_cpu or tensor.is_cuda):
         raise InvalidArgumentError(
-            f"{name} is on {tensor.device}; it must be on the CPU or a CUDA device"
+            f"{name} is on {tensor.device}; it must be on the CPU or a CUDA device. Fix: .cpu()"
         )
     check_layout(tensor, name)
 
@@ -209,9 +209,9 @@ def _external(stream: Stream, device: int) -> Any:
 
 
 @lru_cache(maxsize=1024)
-def _layout(shape: Shape, steps: Shape, width: int) -> tuple[Shape, int]:
+def _layout(shape: Shape, element_strides: Shape, width: int) -> tuple[Shape, int]:
     """The strides of a tensor, and the end of its last element, in bytes."""
-    strides = tuple(step * width for step in steps)
+    strides = tuple(stride * width for stride in element_strides)
     return strides, byte_bounds(shape, strides, width)[1]
 
 

@@ -5,7 +5,7 @@ Dimensions are divided into lanes, joined, dropped or padded with ones; the resu
 a descriptor.
 """
 
-# Signatures show the names of types, not what these stand for.
+# So that help() and Sphinx show aliases by name.
 from __future__ import annotations
 
 from collections.abc import Callable

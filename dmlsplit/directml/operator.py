@@ -1,6 +1,6 @@
 """DML_SPLIT_OPERATOR_DESC: one input tensor, an axis, and the tensors it is split into."""
 
-# Signatures show the names of types, not what these stand for.
+# So that help() and Sphinx show aliases by name.
 from __future__ import annotations
 
 from collections.abc import Iterable

@@ -5,7 +5,7 @@ integer. The rules are in `dmlsplit.directml.validation`, so that a bad descript
 reported.
 """
 
-# Signatures show the names of types, not what these stand for.
+# So that help() and Sphinx show aliases by name.
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -3,7 +3,7 @@
 A check yields what it finds and never raises, so that a report lists every broken rule.
 """
 
-# Signatures show the names of types, not what these stand for.
+# So that help() and Sphinx show aliases by name.
 from __future__ import annotations
 
 from collections.abc import Iterator

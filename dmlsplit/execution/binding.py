@@ -4,7 +4,7 @@ An array is bound as a whole buffer: its shape, data type, strides and overlap a
 A `BufferBinding` is raw memory: the rules of DML_BUFFER_BINDING apply.
 """
 
-# Signatures show the names of types, not what these stand for.
+# So that help() and Sphinx show aliases by name.
 from __future__ import annotations
 
 import sys

@@ -1,6 +1,6 @@
 """Device -> CompiledOperator -> BoundOperator: compile once, bind, dispatch many times."""
 
-# Signatures show the names of types, not what these stand for.
+# So that help() and Sphinx show aliases by name.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ import numpy as np
 
 from dmlsplit.arrays import is_native
 from dmlsplit.arrays.adapter import NewArrays, package_of
-from dmlsplit.arrays.array_view import device_number
+from dmlsplit.arrays.array_view import device_number_of
 from dmlsplit.arrays.types import Array, ArrayT, Stream
 from dmlsplit.backends import Backend, BoundCopy, Program
 from dmlsplit.backends.cuda import cupy_driver as driver
@@ -230,7 +230,7 @@ class CompiledOperator:
 
     See Also
     --------
-    Device.compile : Makes it.
+    Device.compile : Compiles a descriptor, or says why the level does not accept it.
     BoundOperator : With buffers, for many dispatches.
 
     Examples
@@ -397,7 +397,7 @@ class BoundOperator:
 
     See Also
     --------
-    CompiledOperator.bind : Makes it.
+    CompiledOperator.bind : Which buffers fit, and what is checked.
 
     Examples
     --------
@@ -451,9 +451,10 @@ def _stream_context(device: str, stream: Stream) -> AbstractContextManager[objec
     # memory whose last use is queued there. Pending work on a foreign array is awaited there too.
     if device == "cpu":
         return nullcontext()
-    number = device_number(device)
+    device_number = device_number_of(device)
     cupy_stream = stream if package_of(stream) == "cupy" else None
-    return driver.load().on_stream(number, stream_handle(stream, number), cupy_stream)
+    handle = stream_handle(stream, device_number)
+    return driver.load().on_stream(device_number, handle, cupy_stream)
 
 
 def _new_outputs(desc: SplitOperatorDesc) -> NewArrays:

@@ -4,7 +4,7 @@ DirectML's limits (2^32-1 elements, 8 dimensions, no empty pieces, eleven data t
 not apply.
 """
 
-# Signatures show the names of types, not what these stand for.
+# So that help() and Sphinx show aliases by name.
 from __future__ import annotations
 
 import sys

@@ -38,7 +38,10 @@ def run_split(
         parts = np.split(array, np.cumsum(lowering.sizes)[:-1], lowering.axis)  # at least one
         pieces = [part.copy() for part in parts[: len(lowering.sizes)]]
     elif own_device != device.name:
-        raise InvalidArgumentError(f"{name} is on {own_device}; it must be on {device.name}")
+        raise InvalidArgumentError(
+            f"{name} is on {own_device}; it must be on {device.name}. Fix: device={own_device!r}, "
+            f"or move it to {device.name}"
+        )
     else:
         pieces = split_view(source, array, lowering.sizes, lowering.axis, None)
     return [piece.squeeze(lowering.axis) for piece in pieces] if lowering.squeeze else pieces

@@ -1,6 +1,6 @@
 """ONNX's Split and SplitToSequence, of every version, on arrays."""
 
-# Signatures show the names of types, not what these stand for.
+# So that help() and Sphinx show aliases by name.
 from __future__ import annotations
 
 import warnings

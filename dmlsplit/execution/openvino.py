@@ -1,6 +1,6 @@
 """OpenVINO's VariadicSplit-1 and Split-1 on arrays."""
 
-# Signatures show the names of types, not what these stand for.
+# So that help() and Sphinx show aliases by name.
 from __future__ import annotations
 
 from collections.abc import Callable

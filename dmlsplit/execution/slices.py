@@ -14,16 +14,15 @@ import numpy as np
 
 from dmlsplit.checks import are_plain_ints, piece_sizes
 
-# Slices of up to this size in all are copied in less time than the engine takes.
+# The most bytes of an array that NumPy copies in less time than the engine.
 MAX_BYTES = 256 << 10
-# The most pieces for which that is so.
+# The most pieces that NumPy copies in less time than the engine.
 MAX_PIECES = 64
-# NumPy copies this many elements that are alone, as pieces of one column are, in the time of one
-# longer run.
-RUN_COST = 16
-# The most elements that are alone, longer runs counted as RUN_COST of them each, before the engine
-# takes less time.
-MAX_COST = 24 << 10
+# NumPy copies a piece run by run, the bytes that are contiguous in the input. A run of one element,
+# as in a piece of one column, costs 1, the unit here; any longer run costs this many.
+NUMPY_RUN_COST = 16
+# The most that all runs of a split may cost, in runs of one element, before the engine is faster.
+MAX_NUMPY_COST = 24 << 10
 # NPY_ARRAY_OWNDATA: the flag of arrays that have memory of their own.
 _OWN_MEMORY = 0x4
 # The flags of such arrays that are also packed and can be written: NPY_ARRAY_CARRAY without
@@ -77,9 +76,10 @@ def _indices(shape: tuple[int, ...], axis: int, sizes_or_count: Any) -> list[_In
     """The index of each piece; none if their copies would take longer than the engine."""
     axis, sizes = piece_sizes(shape, sizes_or_count, axis)
     rows = prod(shape[:axis])
-    if rows * len(sizes) * RUN_COST > MAX_COST:
+    if rows * len(sizes) * NUMPY_RUN_COST > MAX_NUMPY_COST:
         inner = prod(shape[axis + 1 :])
-        if rows * sum(1 if size * inner == 1 else RUN_COST for size in sizes) > MAX_COST:
+        run_costs = (1 if size * inner == 1 else NUMPY_RUN_COST for size in sizes)
+        if rows * sum(run_costs) > MAX_NUMPY_COST:
             return []
     leading = (slice(None),) * axis
     ends = zip(accumulate(sizes), sizes, strict=True)

@@ -25,15 +25,16 @@ from dmlsplit.execution.in_memory import prepared_split
 from dmlsplit.geometry import piece_shapes
 
 # Up to this size, torch's own operator is faster than the engine, because it allocates outputs
-# without Python. The exception is MAX_COST.
+# without Python. Splits that cost more than MAX_TORCH_COST are an exception.
 SMALL_BYTES = 8 << 20
-# Runs of fewer bytes, and two or more elements, are slow: torch copies one element at a time.
+# Torch copies runs of this many bytes or more at once, and shorter ones element by element. A run
+# is the bytes of a piece that are contiguous in the input.
 LONG_RUN = 32
-# Torch copies this many runs of one element in the time of one slow run.
-RUN_COST = 6
-# The most runs of one element, slow ones counted as RUN_COST of them each, before the engine is
+# A run of one element costs 1, the unit here; a short run of several elements costs this many.
+SHORT_RUN_COST = 6
+# The most that all short runs of a split may cost, in runs of one element, before the engine is
 # faster.
-MAX_COST = 48 << 10
+MAX_TORCH_COST = 48 << 10
 
 
 def split_small(
@@ -75,11 +76,11 @@ def _sizes_if_small(
     rows = prod(shape[:axis])
     inner = prod(shape[axis + 1 :])
     width = dtype.itemsize
-    cost = rows * len(sizes) * RUN_COST
-    if cost > MAX_COST:
+    cost = rows * len(sizes) * SHORT_RUN_COST
+    if cost > MAX_TORCH_COST:
         short = [size for size in sizes if size * inner * width < LONG_RUN]
-        cost = rows * sum(1 if size * inner == 1 else RUN_COST for size in short)
-    is_small = cost <= MAX_COST and rows * shape[axis] * inner * width < SMALL_BYTES
+        cost = rows * sum(1 if size * inner == 1 else SHORT_RUN_COST for size in short)
+    is_small = cost <= MAX_TORCH_COST and rows * shape[axis] * inner * width < SMALL_BYTES
     return axis, sizes if is_small else ()
 
 
@@ -97,13 +98,13 @@ def _fill(out: Any, array: Tensor, axis: int, sizes_or_count: Any) -> list[Tenso
     if list(map(_fields_of, out)) != required.fields or not all(map(Tensor.is_contiguous, out)):
         return None
     storages = [array.untyped_storage(), *map(Tensor.untyped_storage, out)]
-    _, *addresses = starts = list(map(UntypedStorage.data_ptr, storages))
-    own_bytes, *sizes = all_bytes = list(map(UntypedStorage.nbytes, storages))
-    if own_bytes < array.storage_offset() * array.element_size() + required.end:
+    starts = list(map(UntypedStorage.data_ptr, storages))
+    sizes = list(map(UntypedStorage.nbytes, storages))
+    if sizes[0] < array.storage_offset() * array.element_size() + required.end:
         return None  # storage was resized
-    if sizes != required.sizes or not are_disjoint(starts, map(add, starts, all_bytes)):
+    if sizes[1:] != required.sizes or not are_disjoint(starts, map(add, starts, sizes)):
         return None
-    required.program.copy(array.data_ptr(), addresses)
+    required.program.copy(array.data_ptr(), starts[1:])
     record_writes(out)
     return list(out)
 
@@ -121,8 +122,10 @@ _fields_of = attrgetter("dtype", "shape", "is_cpu", "requires_grad")
 
 
 @lru_cache(maxsize=64)
-def _required(shape: Shape, steps: Shape, dtype: Any, axis: int, sizes_or_count: Any) -> _Required:
-    """What a split requires of outputs; `steps` are strides in elements."""
+def _required(
+    shape: Shape, element_strides: Shape, dtype: Any, axis: int, sizes_or_count: Any
+) -> _Required:
+    """What a split requires of outputs."""
     type_string_of(dtype)  # Refuses elements that are not whole bytes.
     axis, sizes = piece_sizes(tuple(shape), sizes_or_count, axis)
     pieces = list(map(torch.Size, piece_shapes(tuple(shape), axis, sizes)))
@@ -130,7 +133,7 @@ def _required(shape: Shape, steps: Shape, dtype: Any, axis: int, sizes_or_count:
     # Elements of complex tensors may be conjugated lazily, and then no field is equal.
     fields = [(dtype, piece, not dtype.is_complex, False) for piece in pieces]
     shape = tuple(shape)
-    strides = tuple([step * width for step in steps])
+    strides = tuple([stride * width for stride in element_strides])
     program = prepared_split(("cpu", shape, strides, width), axis, sizes).program
     _, end = byte_bounds(shape, strides, width)
     return _Required(fields, [piece.numel() * width for piece in pieces], end, program)

@@ -29,7 +29,7 @@ class _Split(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def forward(ctx: Any, array: Tensor, sizes: Sequence[int], dim: int) -> tuple[Tensor, ...]:
-        # No tensor is kept, because a split is linear.
+        """The pieces. No tensor is kept for `backward`, because a split is linear."""
         ctx.sizes = sizes
         ctx.shape = array.shape
         ctx.dim = axis_from_front(dim, array.dim())
@@ -39,7 +39,7 @@ class _Split(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, None, None]:
-        # The gradients of the pieces, joined, with zeros for those that were not used.
+        """The gradients of the pieces, joined, with zeros for pieces that were not used."""
         first = next((gradient for gradient in gradients if gradient is not None), None)
         if first is None:
             return None, None, None
@@ -50,6 +50,7 @@ class _Split(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def jvp(ctx: Any, tangent: Tensor, *_: None) -> tuple[Tensor, ...]:
+        """The pieces of the tangent."""
         return tuple(torch.split_with_sizes_copy(tangent, ctx.sizes, ctx.dim))
 
 
@@ -68,7 +69,10 @@ def _tracked_into(array: Tensor, sizes: Sequence[int], dim: int, out: Sequence[T
         raise _RefusedError(NO_GRADIENT)
     for index, tensor in enumerate(out):
         if tensor.is_conj() or tensor.is_neg():
-            raise _RefusedError(f"out[{index}] is a lazily conjugated or negated view")
+            raise _RefusedError(
+                f"out[{index}] is a lazily conjugated or negated view; its memory must hold its "
+                "values. Fix: resolve_conj().resolve_neg()"
+            )
     with torch_private.below_autograd():
         SPLIT_OUT(array, sizes, dim, out)
 

@@ -49,11 +49,11 @@ def checks(memory: Memory) -> Iterator[Check]:
     yield Check("software", CheckState.OK, text)
     yield Check("system", CheckState.OK, ", ".join(_system()))
     if isinstance(memory, GpuMemory):
-        yield from _gpu_checks(memory.number)
+        yield from _gpu_checks(memory.device_number)
     yield _cache()
     yield _alignment(memory)
     if isinstance(memory, GpuMemory):
-        yield _ownership_check(memory.number)
+        yield _ownership_check(memory.device_number)
 
 
 def missing_gpu_check(reason: str) -> Check:
@@ -79,20 +79,20 @@ def _system() -> Iterator[str]:
             yield f"{name}={os.environ[name]}"
 
 
-def _gpu_checks(number: int) -> Iterator[Check]:
+def _gpu_checks(device_number: int) -> Iterator[Check]:
     """Versions and limits of the GPU, and what may slow it down."""
     loaded = driver.load()
-    gpu = device_at(number)
+    gpu = device_at(device_number)
     versions = driver.versions_of(loaded.cupy)
-    limits = loaded.limits(number)
+    limits = loaded.limits(device_number)
     nvrtc = ".".join(map(str, versions.nvrtc or ()))
     text = f"driver for {cuda_version_text(versions.driver)}, "
     text += f"CuPy for {cuda_version_text(versions.runtime)}, "
-    text += f"NVRTC {nvrtc}, compiling for {loaded.architecture(number)}"
+    text += f"NVRTC {nvrtc}, compiling for {loaded.architecture(device_number)}"
     yield Check("CUDA", CheckState.OK, text)
     text = f"{limits.sm_count} SMs, {limits.l2_bytes >> 20} MiB of L2 cache"
     text += f", {limits.parameter_bytes} bytes of parameters"
-    yield Check("GPU", CheckState.OK, f"{loaded.name(number)}, {text}")
+    yield Check("GPU", CheckState.OK, f"{loaded.name(device_number)}, {text}")
     if gpu is None:
         yield Check("NVML", CheckState.WARN, "it does not list this device; clocks are unknown")
         return
@@ -113,13 +113,14 @@ def _gpu_checks(number: int) -> Iterator[Check]:
         yield Check("figures", CheckState.WARN, text)
 
 
-def _ownership_check(number: int) -> Check:
+def _ownership_check(device_number: int) -> Check:
     """Whether CUDA names the device that owns an address.
 
     If it did not, arrays on another device would not be refused.
     """
     loaded = driver.load()
-    numbers = [number, *(other for other in range(loaded.device_count) if other != number)][:2]
+    others = (other for other in range(loaded.device_count) if other != device_number)
+    numbers = [device_number, *others][:2]
     try:
         buffers = [GpuMemory(device).upload(np.zeros(1, np.uint8)) for device in numbers]
         owners = [loaded.device_of(buffer.address) for buffer in buffers]

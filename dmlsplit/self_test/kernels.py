@@ -40,20 +40,20 @@ def planned(case: Case, limits: DeviceLimits) -> tuple[KernelLaunch, ...]:
     return plan(case.geometry, *case.alignments, limits._replace(sm_count=sm_count))
 
 
-def compile_programs(number: int, cases: Iterable[Case]) -> Programs:
+def compile_programs(device_number: int, cases: Iterable[Case]) -> Programs:
     """Compile the programs of splits for a CUDA device."""
     loaded = driver.load()
     begin = perf_counter()
-    limits = loaded.limits(number)
+    limits = loaded.limits(device_number)
     names_by_source = {
         specialization.code.source: specialization.code.kernel
         for case in cases
         for launch in planned(case, limits)
         for specialization in (launch, *launch.siblings())
     }
-    kernels = [loaded.kernels.load(number, *code) for code in names_by_source.items()]
+    kernels = [loaded.kernels.load(device_number, *code) for code in names_by_source.items()]
     seconds = perf_counter() - begin
-    usages = [loaded.attributes(number, kernel) for kernel in kernels]
+    usages = [loaded.attributes(device_number, kernel) for kernel in kernels]
     registers, spilled = map(max, zip(*usages, strict=True))
     return Programs(tuple(names_by_source.values()), seconds, registers, spilled)
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from dmlsplit.arrays.array_view import device_number
+from dmlsplit.arrays.array_view import device_number_of
 from dmlsplit.backends import BoundCopy
 from dmlsplit.backends.cuda import cupy_driver as driver
 from dmlsplit.errors import DmlError
@@ -88,8 +88,8 @@ class HostMemory:
 class GpuMemory:
     """Memory of a CUDA device, from CuPy's current allocator or the one that is named."""
 
-    def __init__(self, number: int, allocator: str | None = None) -> None:
-        self.number = number
+    def __init__(self, device_number: int, allocator: str | None = None) -> None:
+        self.device_number = device_number
         self._driver = driver.load()
         cuda = self._cuda = self._driver.cupy.cuda
         self._allocator = getattr(cuda, allocator) if allocator else cuda.get_allocator()
@@ -98,7 +98,7 @@ class GpuMemory:
         """A copy on the GPU, which is complete when this returns."""
         with self._device("a copy to the device", host.nbytes):
             with self._cuda.using_allocator(self._allocator):
-                array = self._driver.upload(self.number, host)
+                array = self._driver.upload(self.device_number, host)
             self._cuda.runtime.deviceSynchronize()
         return Buffer(array.data.ptr, array)
 
@@ -129,7 +129,7 @@ class GpuMemory:
         """A copy on the host of the bytes from `begin` to `end`."""
         with self._device("the work on the device"):
             self._cuda.runtime.deviceSynchronize()
-        return self._driver.download(self.number, buffer.owner[begin:end])
+        return self._driver.download(self.device_number, buffer.owner[begin:end])
 
     def on_stream(self, copy: BoundCopy) -> None:
         """Copy on a stream that does not wait for the default one."""
@@ -191,7 +191,7 @@ class GpuMemory:
 
     def _device(self, action: str, needed: int | None = None) -> AbstractContextManager[None]:
         """Make the device current, and turn CUDA's errors into the library's."""
-        return self._driver.on_device(self.number, f"{action} failed", needed)
+        return self._driver.on_device(self.device_number, f"{action} failed", needed)
 
 
 Memory: TypeAlias = HostMemory | GpuMemory
@@ -199,12 +199,12 @@ Memory: TypeAlias = HostMemory | GpuMemory
 
 def memory_of(device: str) -> Memory:
     """The memory of ``cpu`` or ``cuda:N``."""
-    return HostMemory() if device == "cpu" else GpuMemory(device_number(device))
+    return HostMemory() if device == "cpu" else GpuMemory(device_number_of(device))
 
 
-def other_memories(number: int) -> Iterator[tuple[str, GpuMemory | None]]:
+def other_memories(device_number: int) -> Iterator[tuple[str, GpuMemory | None]]:
     """Other kinds of memory by name; None for those that the GPU does not have."""
     runtime = driver.load().cupy.cuda.runtime
     for name, allocator, attribute in _OTHERS:
-        is_supported = runtime.deviceGetAttribute(getattr(runtime, attribute), number)
-        yield name, GpuMemory(number, allocator) if is_supported else None
+        is_supported = runtime.deviceGetAttribute(getattr(runtime, attribute), device_number)
+        yield name, GpuMemory(device_number, allocator) if is_supported else None

@@ -49,7 +49,7 @@ class SelfTest:
 
     See Also
     --------
-    selftest : Makes it.
+    selftest : Runs the test, and shows each line once it is known.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """The self-test, stage by stage."""
 
-# Signatures show the names of types, not what these stand for.
+# So that help() and Sphinx show aliases by name.
 from __future__ import annotations
 
 from collections import defaultdict
@@ -11,7 +11,7 @@ from math import inf
 from time import monotonic
 from typing import Any
 
-from dmlsplit.arrays.array_view import device_number
+from dmlsplit.arrays.array_view import device_number_of
 from dmlsplit.backends import Backend
 from dmlsplit.backends.cuda import cupy_driver as driver
 from dmlsplit.backends.cuda.gpus import H200, gpu_of_device
@@ -116,13 +116,13 @@ def selftest(
         for item in _stages(backend, deadline, strict, progress):
             keep(item)
     except DmlError as failure:
-        if not items and isinstance(failure, InvalidArgumentError):
+        if items:
+            error = one_line(failure)
+        elif isinstance(failure, InvalidArgumentError):
             raise  # the name of the device is wrong
-        error = one_line(failure) if items else "the check of the GPU failed"
-        if not items:
+        else:
+            error = "the check of the GPU failed"
             keep(Check("GPU", CheckState.FAIL, str(failure)))
-        elif items[CaseResult] and not items[FaultyKernel]:
-            keep(report.bytes_check(items[CaseResult]))
     kinds = Check, CaseResult, FaultyKernel, Speed
     checks, results, faults, rates = (tuple(items[kind]) for kind in kinds)
     programs = next(iter(items[Programs]), None)
@@ -149,23 +149,30 @@ def _stages(
     splits = list(cases(limits))
     yield from environment.checks(memory)
     if isinstance(memory, GpuMemory):
-        programs = compile_programs(memory.number, splits)
+        programs = compile_programs(memory.device_number, splits)
         yield from (programs, report.programs_check(programs))
     kernel_cases = _one_of_each_kernel(splits, limits)
     comparisons = _compare_all(splits, backend, memory, progress)
     elsewhere = _compare_elsewhere(kernel_cases, backend, memory)
     results = []
-    for item in chain(comparisons, elsewhere, _measure(backend, memory, deadline, strict)):
-        if isinstance(item, CaseResult):
-            results.append(item)
-        yield item
+    try:
+        for item in chain(comparisons, elsewhere, _measure(backend, memory, deadline, strict)):
+            if isinstance(item, CaseResult):
+                results.append(item)
+            yield item
+    except DmlError:
+        if results:
+            yield report.bytes_check(results)  # of the splits before the one that failed
+        raise
     yield report.bytes_check(results)
     yield from _try_faulty_kernels(kernel_cases, backend, memory)
 
 
 def _limits(memory: Memory) -> DeviceLimits:
     """The limits of the GPU; the CPU takes the splits of an H200."""
-    return driver.load().limits(memory.number) if isinstance(memory, GpuMemory) else H200.limits
+    if isinstance(memory, GpuMemory):
+        return driver.load().limits(memory.device_number)
+    return H200.limits
 
 
 def _compare_all(
@@ -185,7 +192,7 @@ def _compare_elsewhere(
     """On a GPU, these splits in other kinds of memory."""
     if not isinstance(memory, GpuMemory):
         return
-    for name, other_memory in other_memories(memory.number):
+    for name, other_memory in other_memories(memory.device_number):
         if other_memory is None:
             yield Check("other memory", CheckState.OK, f"the GPU has no {name}")
             continue
@@ -208,7 +215,7 @@ def _try_faulty_kernels(
 
 def _measure(backend: Backend, memory: Memory, deadline: float, strict: bool) -> Iterator[Item]:
     """Speeds until the deadline, a line for each, and whether they suffice if that counts."""
-    gpu = device_at(memory.number) if isinstance(memory, GpuMemory) else None
+    gpu = device_at(memory.device_number) if isinstance(memory, GpuMemory) else None
     measured_speeds = []
     try:
         for item in speeds(backend, memory, deadline, gpu_of_device(gpu) if gpu else None):
@@ -237,5 +244,5 @@ def _name(device: str) -> str:
     if device == "cpu":
         return "the CPU"
     loaded = driver.load()
-    number = device_number(device)
-    return f"{loaded.name(number)} ({loaded.architecture(number)})"
+    device_number = device_number_of(device)
+    return f"{loaded.name(device_number)} ({loaded.architecture(device_number)})"

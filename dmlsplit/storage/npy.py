@@ -233,7 +233,11 @@ def read_into(values: np.ndarray, file: FileIO, path: Path) -> None:
         while unread:
             count = file.readinto(unread)
             if not count:
-                raise InvalidArgumentError(f"{path} became shorter while it was read")
+                end = file.tell()
+                raise InvalidArgumentError(
+                    f"{path} became shorter while it was read: it has {end:,} bytes; it must have "
+                    f"at least {end + len(unread):,}. Fix: split it while nothing writes to it"
+                )
             unread = unread[count:]
 
 

@@ -48,7 +48,7 @@ def test_dlpack_devices_other_than_cpu_and_cuda_are_refused(kind: int) -> None:
         view(Elsewhere(), "array")
     assert str(error.value) == (
         f"array is a {type_name(Elsewhere())} on DLPack device type {kind}; "
-        "it must be on the CPU or a CUDA device"
+        "it must be on the CPU or a CUDA device. Fix: copy it to the CPU"
     )
 
 

@@ -114,6 +114,19 @@ def test_the_summary_has_the_wrong_bytes_and_the_later_device_failure(
     assert "fail  bytes              0 of 1 split exact; first: 'experts'" in str(test)
 
 
+def test_splits_are_counted_once_if_the_device_fails_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise dml.DmlError("the device has failed")
+
+    monkeypatch.setattr(stages, "cases", lambda _: LAYOUTS)
+    monkeypatch.setattr(stages, "faulty_bind", fail)
+    test = dml.selftest("cpu", seconds=0)
+    assert [check.name for check in test.checks].count("bytes") == 1
+    assert test.error == "the device has failed"
+
+
 def test_a_strict_self_test_of_the_cpu_fails_without_speeds_to_check(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -13,22 +13,38 @@ from typing import NamedTuple
 
 from dmlsplit.geometry import ONE_TRIP, SplitGeometry, ceil_div
 
-# A task has about TASK_BYTES: enough that fetching it costs little, and few enough that it fits the
-# cache and that all threads finish at about the same time. If no kernel copies a run, it counts as
-# RUN_BYTES more, the cost of a loop. The kernel EQUAL passes over its rows several times, so its
-# tasks fit the first-level cache; if outputs are too large for any cache, they write long runs.
-TASK_BYTES, RUN_BYTES, EQUAL_BYTES = 64 << 10, 8, (32 << 10, 256 << 10)
-# A task of many outputs is larger, up to MAX_BYTES, so that it writes PIECE_BYTES of each and not
-# a single cache line.
-PIECE_BYTES, MAX_BYTES = 1 << 10, 512 << 10
+# A task has about this many bytes: enough that fetching it costs little, and few enough that it
+# fits the cache and that all threads finish at about the same time.
+TASK_BYTES = 64 << 10
+# A run that no kernel copies counts as this many bytes more, the cost of a loop.
+RUN_BYTES = 8
+# The kernel EQUAL passes over its rows several times, so its tasks fit the first-level cache.
+EQUAL_TASK_BYTES = 32 << 10
+# If outputs are too large for any cache, tasks of EQUAL are larger, to write long runs.
+UNCACHED_EQUAL_TASK_BYTES = 256 << 10
+# A task of many outputs is larger than TASK_BYTES, so that it writes this many bytes of each output
+# and not a single cache line.
+PIECE_BYTES = 1 << 10
+# The most bytes of a task that is larger for the sake of PIECE_BYTES.
+MAX_TASK_BYTES = 512 << 10
 # Nests with runs of this size or more read long parts of the input in order, so each is a group of
 # its own.
 LONG_RUN = 32 << 10
-# Kernels copy packed rows: those of PATTERNS in one pass, EQUAL in several. A pattern is the sizes
-# of the outputs, in elements of 1, 2, 4, 8 or 16 bytes. Only processors of the kind PERMUTES have
-# EQUAL, for equal pieces of up to 8 bytes.
-MAX_OUTS, ELEMENT_SIZES, WIDEST_ELEMENT, WIDEST_PIECE, PERMUTES = 16, 5, 16, 8, 2
-NO_KERNEL, EQUAL = -1, -2
+# The most outputs that a kernel copies.
+MAX_OUTS = 16
+# Kernels copy elements of this many sizes: 1, 2, 4, 8 or 16 bytes.
+ELEMENT_SIZES = 5
+# The largest of these sizes.
+WIDEST_ELEMENT = 16
+# The most bytes in a row of an output that the kernel EQUAL copies.
+WIDEST_PIECE = 8
+# The kind of processor that permutes bytes (AVX-512 VBMI), the only one with the kernel EQUAL.
+PERMUTES = 2
+# In place of a kernel's number: loops copy the split.
+NO_KERNEL = -1
+# The number of the kernel for packed rows of equal outputs, which it copies in several passes.
+EQUAL = -2
+# The patterns of packed rows that a kernel copies in one pass, in the order of copy.c.
 PATTERNS = [(1, 1), (1, 2), (2, 1), (1, 3), (3, 1), *((1,) * count for count in (3, 4, 8, 16))]
 
 _Loops = tuple[tuple[int, int, int], ...]  # size, bytes between iterations of input and output
@@ -51,13 +67,16 @@ def plan_of(geometry: SplitGeometry, kind: int, non_temporal: bool) -> Plan:
     groups = [nests] if kernel != NO_KERNEL else _groups(nests)
     words, tasks, cost = array("q", (len(groups), len(nests), non_temporal, kind)), 0, 0
     run_cost = RUN_BYTES if kernel == NO_KERNEL else 0
-    task_bytes = EQUAL_BYTES[non_temporal] if kernel == EQUAL else TASK_BYTES
+    task_bytes = TASK_BYTES
+    if kernel == EQUAL:
+        task_bytes = UNCACHED_EQUAL_TASK_BYTES if non_temporal else EQUAL_TASK_BYTES
     first_nests = accumulate(map(len, groups), initial=0)
     for group, first_nest in zip(groups, first_nests, strict=False):
         *_, last_run, loops = group[-1]  # all nests of a group have loops of these sizes
         items = prod(size for size, _, _ in loops)
         item_cost = sum(run + run_cost for _, _, _, run, _ in group)
-        step = max(1, task_bytes // item_cost, min(PIECE_BYTES // last_run, MAX_BYTES // item_cost))
+        piece_step = min(PIECE_BYTES // last_run, MAX_TASK_BYTES // item_cost)
+        step = max(1, task_bytes // item_cost, piece_step)
         words.extend((tasks, items, step, first_nest, len(group), kernel))
         tasks += ceil_div(items, step)
         cost += items * item_cost

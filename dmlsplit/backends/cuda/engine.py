@@ -85,21 +85,21 @@ class CudaProgram(NamedTuple):
 class CudaBackend:
     """The engine of ``Device("cuda:N")``, which must exist."""
 
-    number: int = 0
+    device_number: int = 0
 
     def __post_init__(self) -> None:
         loaded = driver.load()
         count = loaded.device_count
-        if self.number >= count:
+        if self.device_number >= count:
             devices = "cuda:0" if count == 1 else f"cuda:0 to cuda:{count - 1}"
-            raise UnsupportedError(f"device is 'cuda:{self.number}'; this machine has {devices}")
-        if message := loaded.why_unusable(self.number):
+            raise UnsupportedError(f"device is {self.device!r}; this machine has {devices}")
+        if message := loaded.why_unusable(self.device_number):
             raise UnsupportedError(message)
 
     @property
     def device(self) -> str:
         """``cuda:N``."""
-        return f"cuda:{self.number}"
+        return f"cuda:{self.device_number}"
 
     def compile(self, geometry: SplitGeometry) -> CudaProgram:
         """A program without variants: kernels are compiled by `prepare`, or by the first `bind`."""
@@ -108,4 +108,4 @@ class CudaBackend:
         select_nonempty = (
             tuple if rows and 0 not in rows.widths else selector(geometry.nonempty, count)
         )
-        return CudaProgram(driver.load(), self.number, geometry, select_nonempty, {})
+        return CudaProgram(driver.load(), self.device_number, geometry, select_nonempty, {})

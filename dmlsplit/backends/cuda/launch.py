@@ -56,7 +56,8 @@ PARAMETERS = """struct Parameters {
 _text = cache(kernel_source)
 # The L2 policy of most stores, as `cuda::access_property` of NVIDIA's libcu++ encodes `normal`.
 NORMAL = 0x10F0 << 48
-# The policy `streaming`, in the same encoding: lines of these stores are evicted first.
+# The L2 policy of stores whose lines are evicted first, as `cuda::access_property` encodes
+# `streaming`.
 STREAMING = 0x12F0 << 48
 # The first tile in an unused entry of a table of outputs.
 UNUSED_TILE = 2**32 - 1
@@ -64,12 +65,13 @@ UNUSED_TILE = 2**32 - 1
 # Bytes that an SM must have in flight to saturate the memory of an H200. Source: the tuning of
 # DeviceTransform in NVIDIA's CUB. Older GPUs, for which CUB has smaller numbers, count as an H200.
 IN_FLIGHT_BYTES = 48 << 10
-# Those of a GPU of compute capability 10.0 or more, from the same source.
+# Bytes that an SM must have in flight from compute capability 10.0 on. Source: as IN_FLIGHT_BYTES.
 IN_FLIGHT_BYTES_10 = 64 << 10
-# An SM must hold enough blocks to have IN_FLIGHT_BYTES in flight, from two up to this number, with
-# which a thread gets at most 40 of the 64 K registers.
+# The most blocks that a kernel's code must let an SM hold, so as to have IN_FLIGHT_BYTES in flight.
+# With as many, a thread gets at most 40 of an SM's 64 K registers.
 MAX_RESIDENT_BLOCKS = 6
-# The number required if even more blocks would be needed: it leaves a thread up to 80 registers.
+# If MAX_RESIDENT_BLOCKS would not have IN_FLIGHT_BYTES in flight, a kernel's code must let an SM
+# hold only this many blocks, with which a thread may have up to 80 registers.
 FALLBACK_RESIDENT_BLOCKS = 3
 
 

@@ -3,7 +3,7 @@
 8-bit integers are printed as numbers. DxDispatch prints them as characters.
 """
 
-# Signatures show the names of types, not what these stand for.
+# So that help() and Sphinx show aliases by name.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping

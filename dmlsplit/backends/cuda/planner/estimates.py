@@ -17,7 +17,7 @@ MIN_EDGED_UNITS = 48
 # The most vectors in a window from which `strided` fills all outputs, if threads store from
 # registers.
 MAX_DIRECT = 8
-# The most if items go through shared memory.
+# The most vectors in such a window if items go through shared memory before they are stored.
 MAX_STAGED = 22
 # Rows of elements go to `tile` if they would fill less than this of the tiles of `transpose`, which
 # then loses in wavefronts what it saves in instructions.

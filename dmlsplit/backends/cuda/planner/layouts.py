@@ -47,17 +47,17 @@ class Layout:
 
     part_bytes: int  # 1, 2, 4, 8 or 16: divides every width, offset, pitch and address
     groups: tuple[int, ...]  # the first output of each group, and the number of outputs
-    rows_before: int  # rows before a slab, which it also reads
-    slab_rows: int
-    run_rows: int  # of a run: all rows that a slab reads, or one
-    run_vectors: int  # of a run
+    rows_before: int  # rows that a block reads ahead of those of a slab
+    slab_rows: int  # rows of a slab
+    run_rows: int  # rows of a run: all that a block reads of a slab, or one
+    run_vectors: int  # vectors of a run
     row_pitch: int  # bytes from row to row in shared memory
     items: int  # vectors of a slab's outputs, in the widest group
-    mean_items: float  # over all groups
-    pad: tuple[int, int] = (0, 0)  # one of PADS
+    mean_items: float  # vectors of a slab's outputs, on average over all groups
+    pad: tuple[int, int] = (0, 0)  # the padding of shared memory, one of PADS
     wavefronts: float = 0  # in which a warp gathers a vector in each lane
-    slab_vectors: int = 0  # of shared memory
-    rounds: int = 1
+    slab_vectors: int = 0  # vectors of shared memory for a slab
+    rounds: int = 1  # in which a block reads SLABS slabs
 
     @property
     def runs(self) -> int:

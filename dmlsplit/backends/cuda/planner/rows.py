@@ -8,7 +8,7 @@ entry    of the kernel's tables: an output, or all outputs if they are equal
 =======  =====================================================================================
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from math import inf
 from typing import Any, NamedTuple
@@ -87,6 +87,8 @@ MAX_IN_PYTHON = 32
 # waits.
 NUMBERS_BYTES = 96
 
+_ChunkBytes = list[list[int]] | np.ndarray[Any, np.dtype[np.int64]]
+
 
 class Columns(NamedTuple):
     """What selects a specialization for outputs, besides whether a chunk is a single row."""
@@ -163,11 +165,8 @@ def _launch_with_sibling(
 def _best_chunks(split: RowSplit, limits: DeviceLimits, columns: Columns) -> Chunks:
     """The chunks and blocks that take the least time."""
     row_choices = _row_choices(split, limits)
+    chunk_bytes = _chunk_bytes(row_choices, split.widths)
     best_time = inf
-    if len(row_choices) * len(split.widths) > MAX_IN_PYTHON:
-        chunk_bytes: Any = np.multiply.outer(row_choices, np.array(split.widths, np.int64))
-    else:
-        chunk_bytes = [[rows * width for width in split.widths] for rows in row_choices]
     total_bytes = split.total_bytes
     registers = THREAD_REGISTERS[columns.is_aligned]
     # A split with fewer bytes than must be in flight takes the smallest blocks, if all of them are
@@ -202,23 +201,34 @@ def _row_choices(split: RowSplit, limits: DeviceLimits) -> list[int]:
     return [1, *range(min_rows, min(limit, 2 * min_rows) + 1, step)]
 
 
-def _chunks(rows: int, row_choices: Sequence[int], chunk_bytes: Any, block: Block) -> Chunks:
-    """The chunks with the fewest tiles.
+def _chunk_bytes(row_choices: Sequence[int], widths: Sequence[int]) -> _ChunkBytes:
+    """The bytes of each output in a chunk, for each choice of the chunk's rows."""
+    if len(row_choices) * len(widths) > MAX_IN_PYTHON:
+        return np.multiply.outer(row_choices, np.array(widths, np.int64))
+    return [[rows * width for width in widths] for rows in row_choices]
 
-    `chunk_bytes` has the bytes of each output in a chunk, by the chunk's rows.
-    """
+
+def _count_tiles(
+    chunk_bytes: _ChunkBytes, tile_bytes: int
+) -> tuple[list[int], Callable[[int], list[int]]]:
+    """The tiles of a chunk for each choice of its rows, and those of each output for one choice."""
     if isinstance(chunk_bytes, list):
-        tiles: Any = [[ceil_div(part, block.tile_bytes) for part in chunk] for chunk in chunk_bytes]
-        chunk_tiles = [*map(sum, tiles)]
-    else:
-        tiles = ceil_div(chunk_bytes, block.tile_bytes)
-        chunk_tiles = tiles.sum(axis=1).tolist()
+        tiles = [[ceil_div(part, tile_bytes) for part in chunk] for chunk in chunk_bytes]
+        return [*map(sum, tiles)], tiles.__getitem__
+    array = -(-chunk_bytes // tile_bytes)
+    return array.sum(axis=1).tolist(), lambda choice: array[choice].tolist()
+
+
+def _chunks(
+    rows: int, row_choices: Sequence[int], chunk_bytes: _ChunkBytes, block: Block
+) -> Chunks:
+    """The chunks with the fewest tiles."""
+    chunk_tiles, output_tiles = _count_tiles(chunk_bytes, block.tile_bytes)
     grids = [ceil_div(rows, n) * count for n, count in zip(row_choices, chunk_tiles, strict=True)]
     weights = [ONE_ROW_WEIGHT * grids[0], *grids[1:]]
     choice = weights.index(min(weights))
-    output_tiles = tiles[choice] if isinstance(tiles, list) else tiles[choice].tolist()
     shape = row_choices[choice], choice == 0
-    return Chunks(block, *shape, output_tiles, chunk_tiles[choice], grids[choice])
+    return Chunks(block, *shape, output_tiles(choice), chunk_tiles[choice], grids[choice])
 
 
 def _launch(

@@ -18,11 +18,12 @@ BANKS = 32  # of shared memory
 SAMPLED_WARPS = 2  # of a slab, at equal distances
 SAMPLED_PARTS = 4  # of the vectors of such a warp
 
+Array = np.ndarray[Any, Any]
 Pad = tuple[int, int]
 Offset = TypeVar("Offset", int, "np.ndarray[Any, np.dtype[np.int64]]")
 
 
-def wavefronts(words: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
+def wavefronts(words: Array) -> Array:
     """The wavefronts of each load, whose words are a row; lanes that read the same word share it.
 
     Parameters
@@ -38,7 +39,7 @@ def wavefronts(words: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
     np.not_equal(words[:, 1:], words[:, :-1], out=is_distinct[:, 1:])
     banks = words % BANKS + np.arange(len(words))[:, None] * BANKS
     counts = np.bincount(banks[is_distinct], minlength=len(words) * BANKS)
-    busiest: np.ndarray[Any, Any] = counts.reshape(-1, BANKS).max(axis=1)
+    busiest: Array = counts.reshape(-1, BANKS).max(axis=1)
     return busiest
 
 
@@ -60,25 +61,36 @@ def vector_wavefronts(
     for half of it. Outputs of single bytes that are at least a vector wide are loaded as words.
     """
     columns = np.array(starts)
-    widths = np.diff(columns)
-    first_lanes = np.cumsum([0, *-(-rows * widths // VECTOR)])  # of each output
-    lanes = int(first_lanes[-1])
+    first_lanes = np.cumsum([0, *-(-rows * np.diff(columns) // VECTOR)])  # of each output
+    lanes_before_last_warp = max(0, int(first_lanes[-1]) - WARP)
     totals = np.zeros(len(pads))
     for number in range(1, SAMPLED_WARPS + 1):
-        first = max(0, lanes - WARP) * number // (SAMPLED_WARPS + 1) // WARP * WARP
-        first_output = np.searchsorted(first_lanes, first, side="right") - 1
-        load = WORD if part == 1 and widths[first_output] >= VECTOR else part
-        lanes_at_once = WARP * WORD // max(load, WORD)
-        loads = ceil_div(min(WARP, lanes - first), lanes_at_once)
-        # Lanes that the last load lacks read what the last lane reads, which takes no longer.
-        lane = np.minimum(np.arange(first, first + loads * lanes_at_once), lanes - 1)
-        output = np.searchsorted(first_lanes, lane, side="right") - 1
-        parts = range(0, VECTOR, load)
-        sampled_parts = parts[:: max(1, len(parts) // SAMPLED_PARTS)]
-        offsets_in_output = (lane - first_lanes[output]) * VECTOR + np.array(sampled_parts)[:, None]
-        row, column = np.divmod(offsets_in_output, widths[output])
-        offsets = (row * row_pitch + columns[output] + column).reshape(-1, lanes_at_once)
+        first_lane = lanes_before_last_warp * number // (SAMPLED_WARPS + 1) // WARP * WARP
+        offsets, weight = _sampled_offsets(columns, first_lanes, first_lane, row_pitch, part)
         words = np.concatenate([padded(offsets, pad) // WORD for pad in pads])
-        waits = wavefronts(words).reshape(len(pads), -1).sum(axis=1)
-        totals += waits * len(parts) / len(sampled_parts)
+        totals += wavefronts(words).reshape(len(pads), -1).sum(axis=1) * weight
     return list(map(float, totals / SAMPLED_WARPS))
+
+
+def _sampled_offsets(
+    columns: Array, first_lanes: Array, first_lane: int, row_pitch: int, part: int
+) -> tuple[Array, float]:
+    """The offsets that the lanes of one warp load from an unpadded slab; one load is a row.
+
+    Of the loads of a vector, only some are counted; the second result is how many each stands for.
+    """
+    widths = np.diff(columns)
+    lanes = int(first_lanes[-1])
+    first_output = np.searchsorted(first_lanes, first_lane, side="right") - 1
+    load = WORD if part == 1 and widths[first_output] >= VECTOR else part
+    lanes_at_once = WARP * WORD // max(load, WORD)
+    loads = ceil_div(min(WARP, lanes - first_lane), lanes_at_once)
+    # Lanes that the last load lacks read what the last lane reads, which takes no longer.
+    lane = np.minimum(np.arange(first_lane, first_lane + loads * lanes_at_once), lanes - 1)
+    output = np.searchsorted(first_lanes, lane, side="right") - 1
+    parts = range(0, VECTOR, load)
+    sampled_parts = parts[:: max(1, len(parts) // SAMPLED_PARTS)]
+    offsets_in_output = (lane - first_lanes[output]) * VECTOR + np.array(sampled_parts)[:, None]
+    row, column = np.divmod(offsets_in_output, widths[output])
+    offsets = (row * row_pitch + columns[output] + column).reshape(-1, lanes_at_once)
+    return offsets, len(parts) / len(sampled_parts)
