@@ -244,7 +244,7 @@ def host() -> str:
 def instead() -> str:
     """The times of other libraries' splits over those of `dml.split`, and the machine."""
     run = load(RESULTS / "instead.json")
-    rows = [row for row in run["rows"] if row["status"] == "ok"]
+    rows = [row for row in run["rows"] if row["status"] == "ok" and "library" in row]
     peers = [peer for peer in dict.fromkeys(row["peer"] for row in rows) if peer != "dmlsplit"]
     times = {(row["case"], row["peer"]): row["seconds"]["least"] for row in rows}
     cells = (
@@ -263,6 +263,18 @@ def instead() -> str:
     made = run["environment"]
     where = _made(made, "numpy torch jax").removesuffix(".")
     return f"{table}\n\n{where}; load {made['load_before']} from other programs."
+
+
+def beside() -> str:
+    """The times of calls over those of what a person would write instead, and the goals."""
+    rows = [row for row in load(RESULTS / "instead.json")["rows"] if "bar" in row]
+    times = {(row["case"], row["peer"]): row["seconds"]["least"] for row in rows}
+    cells = (
+        [row["case"], f"{times[row['case'], 'dmlsplit'] / time:.2f}", str(row["bar"])]
+        for row in rows
+        if (time := times[row["case"], "instead"]) and row["peer"] == "dmlsplit"
+    )
+    return _table(("call", "dmlsplit's time over the other's", "goal: at most"), cells, "lrr")
 
 
 def _over(peer: float | None, own: float) -> str:
@@ -345,6 +357,6 @@ TABLES: dict[str, Callable[[], str]] = {
     each.__name__.replace("_", "-"): each
     for each in (
         levels, windows, provider_types, runtimes, gpus, selftest_reports, launches, performance,
-        slower, cpu, instead, predicted_ranges, host, files, machine, runs,
+        slower, cpu, instead, beside, predicted_ranges, host, files, machine, runs,
     )
 }  # fmt: skip

@@ -23,7 +23,7 @@ def scan(path: str | PathLike[str]) -> list[SplitSite]:
 
     Parameters
     ----------
-    path : str or PathLike of str
+    path : str or os.PathLike
         The .json file.
 
     Returns

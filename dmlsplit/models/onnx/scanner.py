@@ -31,7 +31,7 @@ def scan(path: str | os.PathLike[str], dimensions: FixedSizes | None = None) -> 
 
     Parameters
     ----------
-    path : str or PathLike of str
+    path : str or os.PathLike
         The model. Its external data is not opened.
     dimensions : FixedSizes, optional
         Sizes for the dynamic dimensions of its inputs.

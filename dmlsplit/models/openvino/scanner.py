@@ -98,7 +98,7 @@ def scan(path: str | PathLike[str]) -> list[SplitSite]:
 
     Parameters
     ----------
-    path : str or PathLike of str
+    path : str or os.PathLike
         A model.xml of version 10 or 11.
 
     Returns
