@@ -42,7 +42,8 @@ def _plain(line: str) -> str:
 
     def text_of(match: re.Match[str]) -> str:
         code, strong, name, url = match.groups()
-        if code and " " in code and match[0] != line:  # else nobody sees where a command ends
+        # Quotes show where a command ends. A line that is only code needs none.
+        if code and " " in code and match[0] != line:
             return f"'{code}'"
         return code or strong or f"{name} ({url})"
 

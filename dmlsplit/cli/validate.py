@@ -121,7 +121,7 @@ def validate(arguments: argparse.Namespace) -> int:
     assessment = _assessed(arguments, scan, target, known or frozenset())
     files = output_files(arguments).values()
     inputs = list(scan.inputs()) if files else []
-    for file in files:  # those in folders too, before the model is written
+    for file in files:  # The scan has found the inputs in folders, and nothing is written yet.
         refuse_inputs(Path(file), list(map(Path, inputs)))
     fixed = write_fixed(arguments, assessment, inputs)
     write_reports(arguments, fixed.reported, fixed.changes, inputs)

@@ -52,7 +52,8 @@ def check_write_fixed(arguments: argparse.Namespace) -> None:
     if fixed is None:
         if arguments.overwrite:
             raise InvalidArgumentError(
-                "--overwrite applies to --write-fixed only; a report replaces a file without it"
+                "--overwrite applies to --write-fixed only; reports always replace files. "
+                "Fix: omit --overwrite"
             )
         return
     if not arguments.paths:

@@ -59,15 +59,15 @@ def assess(
         DirectML directly.
     target : Target
         Who passes them to DirectML, and the level of its DirectML.dll.
-    without_splits : iterable of OnnxModel
-        Models without a split, which the runtime may not load either.
-    unreadable : iterable of (str, str)
+    unreadable : iterable of (str, str), optional
         Each file that cannot be read, and why.
-    failing : iterable of Outcome
+    failing : iterable of Outcome, optional
         The outcomes that count as refused.
-    defects_fail : bool
+    defects_fail : bool, optional
         Whether a known defect counts as refused too.
-    baseline : frozenset of (str, str)
+    without_splits : iterable of OnnxModel, optional
+        Models without a split, which the runtime may not load either.
+    baseline : frozenset of (str, str), optional
         File and fingerprint of the findings that do not fail, because they are known.
 
     Returns

@@ -65,7 +65,9 @@ def provider_violations(site: SplitSite, target: Target) -> Iterator[Violation]:
             found=str(count),
             allowed=allowed,
             text=text,
-            fix=_first(lambda release: release.provider.maximum_rank.value >= count),
+            fix=_advice_of_first_release(
+                lambda release: release.provider.maximum_rank.value >= count
+            ),
         )
     match site.state:
         case Known(pieces=pieces) | Unknown(pieces=pieces) if pieces and any(pieces):
@@ -116,7 +118,7 @@ def _sequence_reasons(site: SplitSite, runtime: Runtime) -> Iterator[Violation]:
         yield make_violation("ORT-SEQUENCE", field="OperatorType", found=site.operator, text=text)
     else:
         text = f"{runtime.name} does not run sequences with DirectML"
-        fix = _first(lambda release: release.provider.cpu_sequences.value)
+        fix = _advice_of_first_release(lambda release: release.provider.cpu_sequences.value)
         yield make_violation("ORT-SEQUENCE", text=text, effect="run", fix=fix)
 
 
@@ -131,7 +133,7 @@ def _version_reasons(site: SplitSite, runtime: Runtime) -> Iterator[Violation]:
         f"{runtime.name} has no DirectML kernel for {site.operator} (it has "
         f"{', '.join(map(str, served))})"
     )
-    first = _first(lambda release: since in release.provider.split_versions.value)
+    first = _advice_of_first_release(lambda release: since in release.provider.split_versions.value)
     newest = 13 if site.operator == WITHOUT_KERNEL else since - 1
     command = conversion(site.file, site.model_opset, newest)
     yield make_violation(
@@ -164,7 +166,9 @@ def _type_reasons(site: SplitSite, target: Target) -> Iterator[Violation]:
             field="DataType",
             found=element_type,
             allowed=f"one of {', '.join(sorted(types))}",
-            fix=_first(lambda release: element_type in release.provider.element_types.value),
+            fix=_advice_of_first_release(
+                lambda release: element_type in release.provider.element_types.value
+            ),
         )
 
 
@@ -216,7 +220,7 @@ def _bytes_of(site: SplitSite) -> str:
     return " * ".join([f"{count:,}", *names]) + " bytes"
 
 
-def _first(holds: Callable[[Release], bool]) -> str:
+def _advice_of_first_release(holds: Callable[[Release], bool]) -> str:
     """The advice to use the first release for which something holds; empty without one."""
     packaged = [row for row in runtime_table().onnxruntime if row.has_package]
     return next(

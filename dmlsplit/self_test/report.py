@@ -133,7 +133,7 @@ def check_text(check: Check) -> str:
 
 
 def programs_check(programs: Programs) -> Check:
-    """How many programs were compiled."""
+    """The check of compilation: how many programs, and whether they spill registers."""
     text = f"{len(programs.kernels)} programs ready in {programs.seconds:.1f} s"
     text += f", at most {programs.registers} registers"
     if programs.spilled_bytes:

@@ -32,7 +32,8 @@ WAKING_COST = 2 << 20
 PART_BYTES = 64 << 20
 # Linux's file with the size of the last-level cache.
 CACHE = Path("/sys/devices/system/cpu/cpu0/cache/index3/size")
-# The limit: some virtual machines report the cache of a whole processor, but get a part of it.
+# The most cache that is believed: some virtual machines report the cache of a whole processor, but
+# get a part of it.
 MAX_CACHE = 32 << 20
 
 
@@ -45,7 +46,7 @@ class Library(NamedTuple):
 
 
 class NativeProgram(NamedTuple):
-    """A geometry's plan."""
+    """A split that the C library copies: its plan, and the function that copies."""
 
     plan: Plan
     total_bytes: int

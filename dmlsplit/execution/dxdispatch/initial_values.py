@@ -76,7 +76,10 @@ class SourceFile:
             why = one_line(error, with_path=False)
             raise InvalidArgumentError(f"{self.path} cannot be read: {why}") from None
         if count != len(target):
-            raise InvalidArgumentError(f"{self.path} became shorter while it was read")
+            raise InvalidArgumentError(
+                f"{self.path} became shorter while it was read. Fix: run this while nothing writes "
+                "to the file"
+            )
 
 
 InitialValues = Numbers | SourceFile

@@ -1,7 +1,7 @@
 """Compares two small ONNX models, each with one input, on the same random inputs.
 
-`sandbox` runs this in a process with limits. If both models give the same outputs, a bit apart in
-none, the nodes of one can replace those of the other.
+`sandbox` runs this in a process with limits. If both models give the same bits in all outputs,
+the nodes of one can replace those of the other.
 """
 
 from collections.abc import Sequence
