@@ -4,7 +4,7 @@ import pytest
 
 import dmlsplit as dml
 from dmlsplit.frontends.onnx import ElementType, operator_version
-from dmlsplit.models.onnx.operators import CARRIERS
+from dmlsplit.models.onnx.operators import CARRIERS, element_bytes
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,19 @@ def test_an_opset_before_the_first_version_is_refused(name: str, opset: int, fir
         operator_version(name, opset)
     with pytest.raises(dml.InvalidArgumentError, match=f"^{name}: opset is "):
         operator_version(name, "13")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("element_type", "size"),
+    [("BOOL", 1), ("FLOAT16", 2), ("BFLOAT16", 2), ("COMPLEX64", 8), ("COMPLEX128", 16)],
+)
+def test_an_element_has_the_bytes_of_its_type(element_type: str, size: int) -> None:
+    assert element_bytes(element_type) == size
+
+
+def test_an_element_of_unknown_type_counts_as_a_float_and_strings_have_no_size() -> None:
+    assert element_bytes(None) == 4
+    assert element_bytes("STRING") is None
 
 
 def test_signatures_and_types_are_those_of_the_onnx_package() -> None:
