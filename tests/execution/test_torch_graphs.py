@@ -229,6 +229,18 @@ def test_the_first_call_in_a_process_may_be_compiled() -> None:
     assert process.stdout == "[[0, 1], [2, 3]]\n", process.stderr
 
 
+EAGER_CALL = """
+torch._dynamo.config.error_on_recompile = True
+split(torch.arange(4), 2)
+print([piece.tolist() for piece in f(torch.arange(4))])
+"""
+
+
+def test_the_first_eager_call_does_not_make_torch_compile_a_graph_again() -> None:
+    process = ran(sys.executable, "-c", EARLY + EAGER_CALL)
+    assert process.stdout == "[[0, 1], [2, 3]]\n" * 2, process.stderr
+
+
 class Columns(torch.nn.Module):  # type: ignore[misc, name-defined]
     def forward(self, x: Any) -> Any:
         return dml.split(x, (2, x.shape[0] - 2))
