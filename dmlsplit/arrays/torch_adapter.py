@@ -144,8 +144,9 @@ def _check_memory(tensor: Any, name: str) -> None:
             "Fix: torch.export.export"
         )
     if not (tensor.is_cpu or tensor.is_cuda):
+        fix = _FIX_WITHOUT_MEMORY if tensor.is_meta else ".cpu()"
         raise InvalidArgumentError(
-            f"{name} is on {tensor.device}; it must be on the CPU or a CUDA device. Fix: .cpu()"
+            f"{name} is on {tensor.device}; it must be on the CPU or a CUDA device. Fix: {fix}"
         )
     check_layout(tensor, name)
 
