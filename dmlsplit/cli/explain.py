@@ -125,7 +125,7 @@ def explain(arguments: argparse.Namespace) -> int:
 
 
 def _is_rule(path: str) -> bool:
-    """Whether a path has the form of a rule's id, and is no file."""
+    """Whether a path has the form of a rule's id, and is not a file."""
     return _RULE_ID.fullmatch(path.upper()) is not None and not Path(path).exists()
 
 

@@ -80,7 +80,7 @@ def _split_tracked(
 
 
 def _check_tracked_outputs(out: Sequence[Tensor], count: int, is_traced: bool) -> None:
-    """Refuse outputs that are no tensors, or through which no gradient can pass."""
+    """Refuse outputs that are not tensors, or through which no gradient can pass."""
     check_output_count(out, count)
     if not is_traced:
         raise InvalidArgumentError(NO_GRADIENT)

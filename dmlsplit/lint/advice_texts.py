@@ -2,7 +2,7 @@
 
 A fix that is the same for every split is the hint of its rule, in rules.yaml. One that is filled in
 from a split, a model or a target is here, with its command. Why a split cannot be rewritten is in
-fix/split_forms.py, and the fix of a warning stands beside the warning.
+fix/split_forms.py, and the fix of a warning is beside the warning.
 """
 
 from enum import StrEnum

@@ -144,7 +144,7 @@ def version_text(numbers: Version) -> str:
 
 
 def version(text: str) -> Version:
-    """``1.24`` or ``1.24.4`` as numbers; a ValueError if it is no version."""
+    """``1.24`` or ``1.24.4`` as numbers; a ValueError if it is not a version."""
     if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,9}){1,3}", text):
         raise ValueError(text)
     return tuple(map(int, text.split(".")))

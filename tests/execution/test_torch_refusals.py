@@ -94,7 +94,7 @@ def test_a_tensor_is_split_once_the_fix_in_the_message_is_applied() -> None:
 def test_a_meta_tensor_is_not_split_into_quantized_ones() -> None:
     """Torch cannot trace these, so the split reaches the kernel, which must not call itself."""
     outs = [torch.quantize_per_tensor(torch.zeros(2), 1.0, 0, torch.qint8) for _ in range(2)]
-    with pytest.raises(dml.InvalidArgumentError, match=r"on meta; .*use .* a tensor that has memory"):
+    with pytest.raises(dml.InvalidArgumentError, match=r"on meta; .* a tensor that has memory"):
         dml.split(torch.empty(4, device="meta"), 2, out=outs)
 
 

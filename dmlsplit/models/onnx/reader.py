@@ -14,9 +14,9 @@ from mmap import mmap
 from typing import Any, NamedTuple, TypeVar
 
 # The wire types of protobuf that fields may have.
-VARINT = 0  # an integer in as many bytes as it needs
+VARINT = 0  # an integer, in 1 to 10 bytes
 I64 = 1  # 8 bytes
-LEN = 2  # a length, and as many bytes
+LEN = 2  # a length, and that number of bytes
 I32 = 5  # 4 bytes
 _FIXED_BYTES = {I64: 8, I32: 4}
 _VARINT_BYTES = 10
