@@ -15,7 +15,7 @@ import numpy as np
 from dmlsplit.checks import are_plain_ints, piece_sizes
 
 # The most bytes of an array that NumPy copies in less time than the engine.
-MAX_BYTES = 256 << 10
+MAX_BYTES = 512 << 10
 # The most pieces that NumPy copies in less time than the engine.
 MAX_PIECES = 64
 # NumPy copies a piece run by run, the bytes that are contiguous in the input. A run of one element,

@@ -18,8 +18,8 @@ PADDED = np.dtype({"names": ["a", "b"], "formats": ["u1", "f4"], "offsets": [0, 
     ("kind", "shape", "axis", "are_sliced"),
     [
         ("f8", (3, 8), 1, True),
-        ("u1", (2, 1 << 17), 1, True),
-        ("u1", (2, (1 << 17) + 2), 1, False),
+        ("u1", (2, 1 << 18), 1, True),
+        ("u1", (2, (1 << 18) + 2), 1, False),
         ("u1", (768, 4), 1, True),
         ("u1", (769, 4), 1, False),  # many runs
         ("u1", (12288, 2), 1, True),
