@@ -7,11 +7,9 @@ from itertools import islice
 from dmlsplit.checks import instance, integer
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.messages import MAX_SHOWN
+from dmlsplit.models.limits import MAX_DIMENSION_NAMES
 from dmlsplit.models.onnx.protobuf import ValueInfo, shown_name
 from dmlsplit.models.site import Size, dimension_name
-
-# The most names of dimensions that are remembered, to list them in an error.
-_MAX_NAMES = 1000
 
 
 class FixedSizes:
@@ -81,7 +79,7 @@ class FixedSizes:
             if not isinstance(dim, int):
                 plain = dimension_name(value, axis, None if name == key else name)
                 plain_names.setdefault(name, plain)
-        room = max(0, _MAX_NAMES - len(self._dynamic))
+        room = max(0, MAX_DIMENSION_NAMES - len(self._dynamic))
         self._dynamic.update(dict.fromkeys(islice(plain_names.values(), room)))
         return plain_names
 

@@ -5,20 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from dmlsplit.messages import printable
-from dmlsplit.models.onnx.reader import (
-    I32,
-    I64,
-    MAX_VALUES,
-    VARINT,
-    LimitError,
-    Span,
-    repeated,
-    single,
-)
+from dmlsplit.models.limits import MAX_RANK, MAX_VALUES
+from dmlsplit.models.onnx.reader import I32, I64, VARINT, LimitError, Span, repeated, single
 from dmlsplit.models.site import Size
-
-# The most dimensions of a value.
-MAX_RANK = 64
 
 Shape = tuple[Size, ...]
 

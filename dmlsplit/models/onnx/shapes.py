@@ -12,9 +12,10 @@ from dataclasses import replace
 from math import prod
 
 from dmlsplit.checks import axis_from_front
+from dmlsplit.models.limits import MAX_RANK
 from dmlsplit.models.onnx import constants, rearrangement, windows
 from dmlsplit.models.onnx.operators import ElementType
-from dmlsplit.models.onnx.protobuf import MAX_RANK, Attribute, Shape
+from dmlsplit.models.onnx.protobuf import Attribute, Shape
 from dmlsplit.models.onnx.reader import LimitError
 from dmlsplit.models.onnx.rearrangement import combine_sizes, divide_size
 from dmlsplit.models.onnx.values import UNKNOWN, InferenceContext, Value

@@ -10,9 +10,10 @@ from math import prod
 from typing import Any, NamedTuple, TypeVar
 
 from dmlsplit.checks import axis_from_front
+from dmlsplit.models.limits import MAX_RANK, MAX_VALUES
 from dmlsplit.models.onnx.operators import ElementType
-from dmlsplit.models.onnx.protobuf import MAX_RANK, Attribute, Node, Shape, Tensor, shown_name
-from dmlsplit.models.onnx.reader import MAX_VALUES, LimitError, Reader, WireError
+from dmlsplit.models.onnx.protobuf import Attribute, Node, Shape, Tensor, shown_name
+from dmlsplit.models.onnx.reader import LimitError, Reader, WireError
 from dmlsplit.models.site import Cause, Size, UnknownSplitError
 
 # A number, or a dynamic size in a tensor of sizes: its name, or None.

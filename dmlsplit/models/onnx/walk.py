@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import reduce
 from itertools import chain, repeat
 
+from dmlsplit.models.limits import MAX_GRAPH_DEPTH
 from dmlsplit.models.onnx.contradictions import Contradictions
 from dmlsplit.models.onnx.declarations import Declarations, input_faults
 from dmlsplit.models.onnx.dimensions import FixedSizes
@@ -30,9 +31,6 @@ from dmlsplit.models.onnx.scope import Scope, Visit
 from dmlsplit.models.onnx.shapes import infer_outputs
 from dmlsplit.models.onnx.values import UNKNOWN, InferenceContext, Piece, Value, agreement
 from dmlsplit.models.site import Invalid, OnnxModel, Size, SplitSite
-
-# The most levels of nested bodies and functions; real models stay below 20.
-MAX_DEPTH = 64
 
 
 class Walk:
@@ -117,8 +115,8 @@ class Walk:
         self, body: Graph | Function, scope: Scope, names: Sequence[str]
     ) -> list[Value]:
         """The outputs of these names, once all nodes are visited."""
-        if scope.depth > MAX_DEPTH:
-            raise LimitError(f"graphs and functions nest deeper than {MAX_DEPTH}")
+        if scope.depth > MAX_GRAPH_DEPTH:
+            raise LimitError(f"graphs and functions nest deeper than {MAX_GRAPH_DEPTH}")
         self._pieces.note_uses(names)
         for position, span in enumerate(body.node):
             node = resolved(self._reader.read(Node, span), scope.attributes)
