@@ -191,7 +191,7 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
     scan = scan_inputs(arguments)
     sites = _sites_named(scan.sites, arguments.node)
     assessment = assess(sites, target, scan.unreadable, failing=WITHOUT_EQUIVALENT)
-    splits = _explicable(assessment)
+    splits = _explicable_splits(assessment)
     if unknown := assessment.counts[Outcome.UNKNOWN]:
         print_message(
             f"note: not explained: {counted(unknown, 'unknown split')}; see the fix of each above"
@@ -211,7 +211,7 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
     return max(status_of(assessment), EXIT_REFUSED if refused else EXIT_OK)
 
 
-def _explicable(assessment: "Assessment") -> list[tuple[str, "SplitOperatorDesc"]]:
+def _explicable_splits(assessment: "Assessment") -> list[tuple[str, "SplitOperatorDesc"]]:
     """The splits that can be explained, each with its location; why others cannot is printed."""
     from dmlsplit.lint.report.findings import location
     from dmlsplit.lint.report.paragraph import paragraph

@@ -77,7 +77,7 @@ def provider_violations(site: SplitSite, target: Target) -> Iterator[Violation]:
         names = " and ".join(site.neighbours)
         text = (
             f"{names} next to it {'run' if len(site.neighbours) > 1 else 'runs'} on the CPU in a "
-            f"model of opset {site.model_opset}, so {_bytes_of(site)} cross between GPU and CPU"
+            f"model of opset {site.model_opset}, so {_bytes_text(site)} cross between GPU and CPU"
         )
         yield make_violation("ORT-NEIGHBOURS", text=text)
 
@@ -206,7 +206,7 @@ def cpu_faults(site: SplitSite, target: Target) -> Iterator[Violation]:
         yield make_violation("ORT-EMPTY-LAST", text=text)
 
 
-def _bytes_of(site: SplitSite) -> str:
+def _bytes_text(site: SplitSite) -> str:
     """The bytes of the input, in words."""
     count = element_bytes(site.element_type)
     if count is None or not site.shape:

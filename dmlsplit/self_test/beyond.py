@@ -105,5 +105,5 @@ def _compare_large(case: Case, backend: Backend, memory: Memory) -> CaseResult |
     if not source or not target:
         return None
     bind = case_bind(case, backend.compile(case.geometry))
-    large.place(case, bind, memory, source, target)()
-    return large.check(case, memory, target, STEP)
+    large.prepared_copy(case, bind, memory, source, target)()
+    return large.compare_outputs(case, memory, target, STEP)

@@ -79,7 +79,7 @@ def speeds(
     cases = [workload.case(size) for workload in WORKLOADS]
     source = memory.upload(np.zeros(max(size, *map(large.source_bytes, cases)), np.uint8))
     target = memory.upload(np.zeros(max(map(large.target_bytes, cases)), np.uint8))
-    large.repeat(memory, source, _noise(), size)
+    large.fill_with_copies(memory, source, _noise(), size)
     # A slow device gets smaller arrays: if all splits were as fast as the copy, they would take a
     # sixteenth of the time.
     once = memory.seconds(memory.plain_copy(source, target, MIN_BYTES))
@@ -90,7 +90,8 @@ def speeds(
     yield copy
     for workload in WORKLOADS:
         case = workload.case(size)
-        split = large.place(case, backend.compile(case.geometry).bind, memory, source, target)
+        bind = backend.compile(case.geometry).bind
+        split = large.prepared_copy(case, bind, memory, source, target)
         split()  # compiles
         if monotonic() < deadline:
             moved = case.source.size
@@ -100,7 +101,7 @@ def speeds(
             predicted = gpu.seconds(moved) if gpu else None
             share = 2 * moved / seconds / copy.rate
             yield Speed(workload.name, moved, seconds, predicted, share, min_share)
-        yield large.check(case, memory, target)
+        yield large.compare_outputs(case, memory, target)
 
 
 def _size(memory: Memory) -> int:

@@ -110,7 +110,7 @@ def selftest(
     try:
         backend, reason = default_backend() if device is None else (find_backend(device), None)
         tested_device = backend.device
-        name = _name(backend.device)
+        name = _device_name(backend.device)
         if reason is not None:
             keep(missing_gpu_check(reason))
         for item in _stages(backend, deadline, strict, progress):
@@ -151,7 +151,7 @@ def _stages(
     if isinstance(memory, GpuMemory):
         programs = compile_programs(memory.device_number, splits)
         yield from (programs, report.programs_check(programs))
-    kernel_cases = _one_of_each_kernel(splits, limits)
+    kernel_cases = _kernel_cases(splits, limits)
     comparisons = _compare_all(splits, backend, memory, progress)
     elsewhere = _compare_elsewhere(kernel_cases, backend, memory)
     results = []
@@ -229,7 +229,7 @@ def _measure(backend: Backend, memory: Memory, deadline: float, strict: bool) ->
         yield report.min_shares_check(measured_speeds)
 
 
-def _one_of_each_kernel(splits: Iterable[Case], limits: DeviceLimits) -> dict[str, Case]:
+def _kernel_cases(splits: Iterable[Case], limits: DeviceLimits) -> dict[str, Case]:
     """The first split of each kernel."""
     kernel_cases: dict[str, Case] = {}
     for case in splits:
@@ -239,7 +239,7 @@ def _one_of_each_kernel(splits: Iterable[Case], limits: DeviceLimits) -> dict[st
     return kernel_cases
 
 
-def _name(device: str) -> str:
+def _device_name(device: str) -> str:
     """What the report calls a device."""
     if device == "cpu":
         return "the CPU"

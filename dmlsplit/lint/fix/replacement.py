@@ -71,7 +71,7 @@ class Replacement(NamedTuple):
         return ", ".join(name if count == 1 else f"{count} {name}" for name, count in runs)
 
 
-def compared(split: Replacement) -> Replacement:
+def compared_replacement(split: Replacement) -> Replacement:
     """The replacement with what its comparison with the split showed.
 
     Raises

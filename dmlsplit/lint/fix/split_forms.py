@@ -41,11 +41,12 @@ _NARROW = {TensorDataType.INT64: "INT32", TensorDataType.UINT64: "UINT32"}
 # Reshape takes its shape as an input since opset 5, and Cast its type as a number since 6. Opset 6
 # itself has not been tried.
 _MIN_OPSET = 7
-# The sizes of a dynamic dimension at which a split is compared with its replacement, one per input
-# (and 0); in one input, up to three dimensions differ.
+# The sizes of a dynamic dimension at which a split is compared with its replacement, one per input.
+# Each dimension begins with another one of them, so that up to three dimensions of an input differ.
 _COMPARED_SIZES = (2, 1, 3)
-# The largest input for that: the reference evaluator takes about 8 bytes for each byte of it.
-MAX_BYTES = 1 << 28
+# The most bytes of an input on which a split and its replacement are compared: the reference
+# evaluator takes about 8 bytes of memory for each of them.
+MAX_COMPARED_BYTES = 1 << 28
 _OVERRIDABLE = Obstacle(
     "its sizes follow from the default of a graph input, which a caller may override",
     "keep the initializer only, and remove the input of its name from the graph",
@@ -108,12 +109,13 @@ def form_of(verdict: Verdict) -> SplitForm | Obstacle:
     if isinstance(form, Obstacle) or compared_shapes(verdict.site):
         return form
     shape = verdict.site.shape or ()
-    limit = f"at most {MAX_BYTES:,} bytes, the most that is compared with a replacement"
+    limit = f"at most {MAX_COMPARED_BYTES:,} bytes, the most that is compared with a replacement"
     if is_static(shape):
         size = _byte_count(verdict.site, shape)
         return Obstacle(f"its input must have {limit}, and has {size:,}")
     reason = f"at two sizes of each dynamic dimension, its input must have {limit}"
-    if _byte_count(verdict.site, [n if isinstance(n, int) else 1 for n in shape]) > MAX_BYTES:
+    smallest = [size if isinstance(size, int) else 1 for size in shape]
+    if _byte_count(verdict.site, smallest) > MAX_COMPARED_BYTES:
         return Obstacle(reason)
     return Obstacle(reason, "give the sizes with --dim")
 
@@ -128,13 +130,13 @@ def compared_shapes(site: SplitSite) -> list[tuple[int, ...]]:
     count = len(_dynamic_names(site))
     above_zero = [[_COMPARED_SIZES[(first + i) % 3] for i in range(count)] for first in range(3)]
     shapes = [_shape_at(site, sizes) for sizes in above_zero]
-    shapes = [shape for shape in shapes if _byte_count(site, shape) <= MAX_BYTES]
+    shapes = [shape for shape in shapes if _byte_count(site, shape) <= MAX_COMPARED_BYTES]
     if len(shapes) < (2 if count else 1):
         return []
     others = [_shape_at(site, sizes) for sizes in _empty_sizes(count)]
     if site.sized_by == "num_outputs" and divided_into(site) is not None:
         others.insert(0, _shape_at(site, [2] * count, less=1))  # the last piece is smaller
-    return [*shapes, *(shape for shape in others if _byte_count(site, shape) <= MAX_BYTES)]
+    return [*shapes, *(shape for shape in others if _byte_count(site, shape) <= MAX_COMPARED_BYTES)]
 
 
 def _dynamic_names(site: SplitSite) -> list[int | str]:

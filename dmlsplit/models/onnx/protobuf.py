@@ -21,7 +21,7 @@ def domain(name: str) -> str:
     return "" if name == "ai.onnx" else name
 
 
-def _checked(shape: tuple[Any, ...], name: str) -> tuple[Any, ...]:
+def _checked_shape(shape: tuple[Any, ...], name: str) -> tuple[Any, ...]:
     """A shape of a value, whose rank is limited."""
     if len(shape) > MAX_RANK:
         raise LimitError(f"value {shown_name(name)!r} has a rank above {MAX_RANK}")
@@ -54,7 +54,7 @@ class Tensor:
     @property
     def shape(self) -> tuple[int, ...]:
         """The sizes; a LimitError if there are too many."""
-        return _checked(self.dims, self.name)
+        return _checked_shape(self.dims, self.name)
 
     @property
     def location(self) -> str | None:
@@ -119,7 +119,7 @@ class ValueInfo:
         shape = self.type.tensor_type.shape
         if shape is None:
             return None
-        return _checked(tuple(dim.size for dim in shape.dim), self.name)
+        return _checked_shape(tuple(dim.size for dim in shape.dim), self.name)
 
 
 @dataclass(frozen=True, slots=True)

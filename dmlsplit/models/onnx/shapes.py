@@ -43,7 +43,7 @@ def infer_outputs(context: InferenceContext) -> list[Value]:
     with suppress(*_INFERENCE_ERRORS):
         data_type = _data_type(context)
     try:
-        shape = _storable(rule(context))
+        shape = _storable_shape(rule(context))
         constant = constants.compute_elements(context, data_type, shape)
     except LimitError as error:
         limit = str(error) if limit is None else limit
@@ -68,7 +68,7 @@ def _limit_of_inputs(context: InferenceContext) -> str | None:
     return next((value.limit for value in context.inputs if value.limit), None)
 
 
-def _storable(shape: Shape) -> Shape:
+def _storable_shape(shape: Shape) -> Shape:
     """A shape, unless ONNX cannot store it: a hostile model must not make shapes grow."""
     sizes = [size for size in shape if isinstance(size, int)]
     if len(shape) > MAX_RANK or not all(0 <= size < 2**63 for size in sizes):

@@ -17,11 +17,11 @@ from dmlsplit.models.onnx.functions import (
     call_of,
     function_scope,
     lone_scope,
-    resolved,
-    uncalled,
+    resolved_node,
+    uncalled_functions,
 )
 from dmlsplit.models.onnx.graphs import bodies, graph_scope, overridable_inputs
-from dmlsplit.models.onnx.missing_sizes import unified
+from dmlsplit.models.onnx.missing_sizes import unified_sites
 from dmlsplit.models.onnx.nodes import complete_site
 from dmlsplit.models.onnx.piece_uses import PieceUses, is_neighbour, piece_values
 from dmlsplit.models.onnx.protobuf import Function, Graph, Model, Node
@@ -80,7 +80,7 @@ class Walk:
         plain_names = self._dimensions.register(main.input)
         self._visit_graph(main, scope, "")
         fault = next(iter(self.contradictions.faults), None)  # not of functions that are not called
-        for function in uncalled(self._functions, self._results):
+        for function in uncalled_functions(self._functions, self._results):
             inputs = [UNKNOWN] * len(function.input)
             self._visit_function(function, inputs, lone_scope(function, scope))
         sites = self._pieces.with_uses(self._sites)
@@ -88,7 +88,7 @@ class Walk:
         ir = self.model.ir_version
         opset = self.model.opset
         sites = [replace(s, ir_version=ir, model_opset=opset, model_fault=fault) for s in sites]
-        return unified(sites, plain_names)
+        return unified_sites(sites, plain_names)
 
     def _visit_graph(self, graph: Graph, outer: Scope, name: str) -> list[Value]:
         """The outputs of a graph, once all its nodes are visited."""
@@ -119,7 +119,7 @@ class Walk:
             raise LimitError(f"graphs and functions nest deeper than {MAX_GRAPH_DEPTH}")
         self._pieces.note_uses(names)
         for position, span in enumerate(body.node):
-            node = resolved(self._reader.read(Node, span), scope.attributes)
+            node = resolved_node(self._reader.read(Node, span), scope.attributes)
             self._pieces.note_uses(node.input)
             inputs = [scope.value(name) for name in node.input]
             self._visit_node(Visit(node, position, inputs, scope))
