@@ -108,8 +108,10 @@ class LevelReleases:
     """The lowest level that accepts a split, and the first releases with that level."""
 
     level: FeatureLevel
-    directml: str  # first widely available version
-    windows: WindowsBuild | None  # first whose own DirectML.dll has it; None if undocumented
+    # The first version of DirectML with the level that was widely available.
+    directml: str
+    # The first build of Windows whose own DirectML.dll has the level; None if none is documented.
+    windows: WindowsBuild | None
 
     @property
     def cells(self) -> tuple[str, str, str]:
@@ -189,11 +191,7 @@ def resolve_target(
     if directml is not None:
         return _dll_target(directml)
     if windows is not None:
-        build = build_number("--windows", windows)
-        level = level_for_windows(build, "--windows")
-        newest = max(row.windows.build for row in support_table().values() if row.windows)
-        name = f"Windows build {_checked_version(str(build), (build,), (newest,))}"
-        return Target(level, name, directml=directml_version(support_table()[level].directml))
+        return _windows_target(windows)
     level = max(FeatureLevel)
     if feature_level is not None:
         level = parse_level(feature_level, "--feature-level")
@@ -211,9 +209,17 @@ def _dll_target(text: str) -> Target:
     dll = directml_version(text)
     # The third part of a version does not change the level.
     newest = max(directml_version(row.directml)[:2] for row in support_table().values())
-    return Target(
-        level, f"DirectML {_checked_version(text.strip(), dll[:2], newest)}", directml=dll
-    )
+    name = f"DirectML {_checked_version(text.strip(), dll[:2], newest)}"
+    return Target(level, name, directml=dll)
+
+
+def _windows_target(text: str) -> Target:
+    """A program that calls the DirectML.dll in a build of Windows."""
+    build = build_number("--windows", text)
+    level = level_for_windows(build, "--windows")
+    newest = max(row.windows.build for row in support_table().values() if row.windows)
+    name = f"Windows build {_checked_version(str(build), (build,), (newest,))}"
+    return Target(level, name, directml=directml_version(support_table()[level].directml))
 
 
 def _release_target(release: Release, directml: str | None) -> Target:
@@ -325,7 +331,7 @@ _FIRST_BUILDS = {
     "24H2": "Windows 11 24H2 is 26100",
     "25H2": "Windows 11 25H2 is 26200",
 }
-# 22621, 10.0.22621 or 10.0.22621.1848. Only numbers in groups are used.
+# A build such as 22621, 10.0.22621 or 10.0.22621.1848; its number is in one of the two groups.
 _BUILD = r"([0-9]{1,9})|10\.0\.([0-9]{1,9})(?:\.[0-9]{1,9})?"
 
 

@@ -283,19 +283,24 @@ def integers(layer: Layer, xml: Path) -> list[int]:
         raise InvalidArgumentError(
             f"{name}: size is {size}; it must be {count * width}, for {elements}"
         )
-    path = _weights(xml)
+    return list(struct.unpack(f"<{count}{code}", _stored_bytes(name, xml, offset, size)))
+
+
+def _stored_bytes(name: str, xml: Path, offset: int, size: int) -> bytes:
+    """The bytes of a Const in the .bin file of a model; errors call the Const `name`."""
+    path = _weights_file(xml)
     with path.open("rb") as file:
         length = file.seek(0, os.SEEK_END)
         file.seek(min(offset, length))
-        raw = file.read(size)
-    if len(raw) != size:
+        stored = file.read(size)
+    if len(stored) != size:
         raise InvalidArgumentError(
             f"{name}: bytes {offset} to {offset + size} are outside {path.name}, which has {length}"
         )
-    return list(struct.unpack(f"<{count}{code}", raw))
+    return stored
 
 
-def _weights(xml: Path) -> Path:
+def _weights_file(xml: Path) -> Path:
     """The .bin file of a model, which must lie beside it."""
     path = xml.with_suffix(".bin")
     if not path.is_file():
