@@ -21,6 +21,7 @@ from dmlsplit.models.onnx.functions import (
     uncalled_functions,
 )
 from dmlsplit.models.onnx.graphs import bodies, graph_scope, overridable_inputs
+from dmlsplit.models.onnx.inference import infer_outputs
 from dmlsplit.models.onnx.missing_sizes import unified_sites
 from dmlsplit.models.onnx.nodes import complete_site
 from dmlsplit.models.onnx.piece_uses import PieceUses, is_neighbour, piece_values
@@ -28,7 +29,6 @@ from dmlsplit.models.onnx.protobuf import Function, Graph, Model, Node
 from dmlsplit.models.onnx.reader import LimitError, Reader
 from dmlsplit.models.onnx.recombination import derived_pieces
 from dmlsplit.models.onnx.scope import Scope, Visit
-from dmlsplit.models.onnx.shapes import infer_outputs
 from dmlsplit.models.onnx.values import UNKNOWN, InferenceContext, Piece, Value, agreement
 from dmlsplit.models.site import Invalid, OnnxModel, Size, SplitSite
 
@@ -70,7 +70,8 @@ class Walk:
         self._functions = {function.key: function for function in model.functions}
         self._results: dict[FunctionCall, list[Value]] = {}
         self._pieces = PieceUses()
-        self._input_dimensions: set[Size] = set()  # of the main graph
+        # The sizes and names of the dimensions of the main graph's inputs.
+        self._input_dimensions: set[Size] = set()
         self._sites: list[SplitSite] = []
 
     def find_sites(self) -> list[SplitSite]:
@@ -79,7 +80,9 @@ class Walk:
         main = self._reader.read(Graph, self._model.graph[0])
         plain_names = self._dimensions.register(main.input)
         self._visit_graph(main, scope, "")
-        fault = next(iter(self.contradictions.faults), None)  # not of functions that are not called
+        # Only faults in what the main graph reaches count, so functions that are not called come
+        # later.
+        fault = next(iter(self.contradictions.faults), None)
         for function in uncalled_functions(self._functions, self._results):
             inputs = [UNKNOWN] * len(function.input)
             self._visit_function(function, inputs, lone_scope(function, scope))
@@ -150,7 +153,8 @@ class Walk:
         node = visit.node
         values = visit.scope.values
         origins = frozenset[Piece]()
-        if any(value.origins for value in visit.inputs):  # few nodes have any
+        # Few inputs derive from pieces, so that this saves most nodes the calls.
+        if any(value.origins for value in visit.inputs):
             origins, recombined = derived_pieces(node, [value.origins for value in visit.inputs])
             self._pieces.note_neighbour(visit)
             self._pieces.note_recombination(visit, recombined)
@@ -159,7 +163,7 @@ class Walk:
         names = [name for name in node.output if name]
         for name, value in zip(node.output, chain(results, repeat(UNKNOWN)), strict=False):
             if name:
-                value = self.contradictions.checked(name, value, visit)
+                value = self.contradictions.checked_value(name, value, visit)
                 value = value.with_gap(inputs, visit.gap_after)
                 value = replace(value, maker=maker) if maker else value
                 values[name] = replace(value, origins=origins) if origins else value
