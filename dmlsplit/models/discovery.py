@@ -28,13 +28,17 @@ SKIPPED = "hidden or in a virtual environment"
 class Scan:
     """The result of scanning some files."""
 
-    sites: tuple[SplitSite, ...]  # in the order of the files
-    unreadable: tuple[tuple[str, str], ...]  # each file that cannot be read, and why in one line
+    # The splits, in the order of the files.
+    sites: tuple[SplitSite, ...]
+    # The files that cannot be read, and why, in one line each.
+    unreadable: tuple[tuple[str, str], ...]
     files: tuple[str, ...] = ()
-    skipped_count: int = 0  # models that a search of folders skipped
-    # Dimensions that none of several models has, each with what to give instead.
+    # How many models the search of folders skipped.
+    skipped_count: int = 0
+    # The names of dimensions that none of several models has, each with what to give instead.
     unused: tuple[tuple[str, str], ...] = ()
-    without_splits: tuple[OnnxModel, ...] = ()  # a runtime may not load them either
+    # The ONNX models without a split, which a runtime may still refuse to load.
+    without_splits: tuple[OnnxModel, ...] = ()
 
     def inputs(self) -> Iterator[str]:
         """The files, and those in which models keep their weights and values."""
@@ -56,9 +60,12 @@ class FileScan(NamedTuple):
 class _Search(NamedTuple):
     """The files that paths stand for."""
 
-    files: dict[str, int]  # with the bytes of each
-    skipped: set[str]  # by a search of folders
-    unreadable: list[tuple[str, str]]  # as `Scan.unreadable`
+    # The bytes of each file, in the order of the paths.
+    files: dict[str, int]
+    # The models that the search of folders skipped.
+    skipped: set[str]
+    # The paths that cannot be read, and why, in one line each.
+    unreadable: list[tuple[str, str]]
 
 
 def _data_files(model: Path) -> Iterable[Path]:

@@ -27,8 +27,10 @@ class Rewriting(NamedTuple):
     """The result of rewriting a model."""
 
     replaced: tuple[Replacement, ...]
-    not_replaced: tuple[tuple[SplitSite, str], ...]  # refused splits, and why they stay
-    written: Assessment | None = None  # of the written model; None if nothing was written
+    # The refused splits that stay, and why.
+    not_replaced: tuple[tuple[SplitSite, str], ...]
+    # The assessment of the written model; None if nothing was written.
+    written: Assessment | None = None
 
 
 def write_fixed(
@@ -99,7 +101,8 @@ def _replace_splits(
     refused = {v.site.path: v for v in assessment.verdicts if v.outcome in CHANGEABLE and v.errors}
     new_name = name_maker(model.SerializeToString())
     takers = taking_nodes(model, (verdict.site for verdict in refused.values()))
-    plan: dict[NodePath, Sequence[NodeProto]] = {}  # what becomes of nodes
+    # The nodes that replace each node.
+    plan: dict[NodePath, Sequence[NodeProto]] = {}
     replaced: list[Replacement] = []
     not_replaced: list[tuple[SplitSite, str]] = []
     for path, graph in graphs(model.graph):

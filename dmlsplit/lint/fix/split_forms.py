@@ -20,7 +20,8 @@ class Obstacle(NamedTuple):
 
     fault: str
     fix: str = ""
-    is_inlining_needed: bool = False  # the obstacle is the body of a function
+    # Whether the obstacle is the body of a function, whose calls have to be inlined first.
+    is_inlining_needed: bool = False
 
     def __str__(self) -> str:
         return Note(self.fault, self.fix)
@@ -65,7 +66,7 @@ _COMPUTED_LENGTHS = Obstacle(
     "give the sizes from which they may follow with --dim, or make them a constant of the model",
 )
 _CONSTANT = "make them a constant of the model"
-# What is to be said about a split that is unknown for a cause.
+# The obstacle of a split that is unknown, by the cause.
 _GAPS = {
     Cause.DYNAMIC: Obstacle("its sizes are known only when the model runs", "give them with --dim"),
     Cause.UNTRACKED: Obstacle("its sizes could not be inferred", "declare them in the model"),
@@ -93,13 +94,18 @@ class Merging(NamedTuple):
 class SplitForm(NamedTuple):
     """How a target can split a value: what is done before the Split, and undone after it."""
 
-    axis: int = 0  # of the Split
-    merging: Merging | None = None  # if there are too many dimensions
-    added_axes: tuple[int, ...] = ()  # the axes of dimensions that are added, if there are too few
+    # The axis of the Split.
+    axis: int = 0
+    # How dimensions are merged; None if there are not too many of them.
+    merging: Merging | None = None
+    # The axes of the dimensions of size 1 that are added, if there are too few.
+    added_axes: tuple[int, ...] = ()
+    # Whether the elements are cast to another type before the Split, and back after it.
     is_cast: bool = False
-    lacks_only_count: bool = False  # the node itself serves once num_outputs is set
-    # The Split has no sizes: it divides an axis, whatever its size is, into as many pieces as the
-    # old one.
+    # Whether the node itself serves once num_outputs is set.
+    lacks_only_count: bool = False
+    # Whether the Split has no sizes: it divides an axis, whatever its size is, into as many pieces
+    # as the old one.
     is_divided: bool = False
 
 

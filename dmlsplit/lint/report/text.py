@@ -22,7 +22,8 @@ Detail = Literal["quiet", "usual", "verbose"]
 _COLOURS = {"error": "1;31", "warning": "1;33", "note": "1;36", "ok": "1;32"}
 _LOCATION_COLOUR = "34"
 _ARROW = "  --> "
-_MAX_REASONS = 4  # of one block, except in the verbose text
+# The most reasons of a block, except in the verbose text.
+_MAX_REASONS = 4
 
 
 def text_report(
@@ -112,7 +113,8 @@ def _fix_lines(group: FindingGroup) -> Iterator[str]:
     fixes = group.statement.fixes
     texts = [fix for fix in fixes if not commands(fix)]
     lines = ["; or ".join(texts)] if texts else []
-    lines += [fix for fix in fixes if commands(fix)]  # each on a line, to be pasted
+    # A command has a line of its own, from which it can be copied.
+    lines += [fix for fix in fixes if commands(fix)]
     for index, line in enumerate(lines):
         yield f"{'or' if index else 'fix'}: {line}"
     yield from (f"note: {note}" for note in group.statement.notes)

@@ -43,7 +43,7 @@ def compute_elements(context: InferenceContext, data_type: int, shape: Shape) ->
 def sizes_used(context: InferenceContext) -> frozenset[str]:
     """The dynamic sizes that the elements of a node in `COMPUTED` may follow from.
 
-    They are as in `Value.sizes`. Errors are those of `compute_elements`.
+    Their names are those of `dimension_name`. Errors are those of `compute_elements`.
     """
     operator = context.node.op_type
     if operator not in ("Shape", "Size"):

@@ -50,10 +50,14 @@ class FixedSizes:
         for name, size in self.sizes.items():
             if size < 0:
                 raise InvalidArgumentError(f"sizes[{name!r}] is {size}; it must be at least 0")
-        self._used: set[str] = set()  # names that a model has
-        self._dynamic: dict[str, None] = {}  # names that could be given, in their order
-        self._axes: set[Size] = set()  # INPUT.AXIS of each dimension of an input
-        self._fixed: dict[Size, int] = {}  # by name
+        # The given names that a model has.
+        self._used: set[str] = set()
+        # The names that could be given, as the keys of a dictionary, which keeps their order.
+        self._dynamic: dict[str, None] = {}
+        # The INPUT.AXIS of each dimension of the inputs of the model that was registered last.
+        self._axes: set[Size] = set()
+        # The sizes of that model's dimensions to which the user gives one, by their names.
+        self._fixed: dict[Size, int] = {}
 
     def register(self, inputs: Iterable[ValueInfo]) -> dict[str, str]:
         """Register the dimensions of a model's inputs: once per model, before `size`.

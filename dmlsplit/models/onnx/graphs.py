@@ -21,7 +21,7 @@ class Body(NamedTuple):
     """A graph in a node, and the scope around it."""
 
     span: Span
-    name: str  # as in sites
+    name: str
     outer: Scope
     runs: bool
 

@@ -19,8 +19,11 @@ class ModelScan(NamedTuple):
     """The splits of a model, and what is wrong in its declarations."""
 
     sites: list[SplitSite]
-    contradicted: Mapping[tuple[NodePath, str], Shape]  # as `Contradictions.shapes`
-    has_defaults: bool  # whether an input has one, which a caller may override
+    # The inferred shapes of values whose declared shapes are wrong, by the path of the graph and
+    # the name of the value.
+    contradicted: Mapping[tuple[NodePath, str], Shape]
+    # Whether an input has a default, which a caller may override.
+    has_defaults: bool
     model: OnnxModel
 
 

@@ -51,7 +51,7 @@ def complete_site(
 
 
 def _state(facts: NodeFacts, data: Value, context: InferenceContext, *, in_function: bool) -> State:
-    """What the file says about the split; `in_function` is as in `missing_sizes`."""
+    """What the file says about the split; `in_function` says whether a function has it."""
     problem = facts.problem
     lowering = facts.lowering
     if isinstance(problem, InvalidArgumentError):

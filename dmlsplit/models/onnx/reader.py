@@ -81,7 +81,7 @@ def repeated(number: int, value_type: _Type, wire_type: int | None = None) -> An
 
 
 class Reader:
-    """A file with a limit on the fields to walk. A `WireError` says what is wrong, and where."""
+    """A file, and how much of it may still be read. A `WireError` says what is wrong, and where."""
 
     def __init__(self, data: bytes | mmap, maximum_fields: int) -> None:
         self._data = data
@@ -153,7 +153,8 @@ class Reader:
             start = position
             key = data[position]
             position += 1
-            if key >= 0x80:  # Fast path: most keys are one byte.
+            # Most keys are one byte, so that this saves a call for most fields.
+            if key >= 0x80:
                 key, position = self._varint(start, end)
             number = key >> 3
             wire_type = key & 7
