@@ -117,7 +117,7 @@ def why_tracked(tensor: Any) -> tuple[str, str] | None:
         return (reason, _FIX_WITHOUT_MEMORY) if is_fake and not tensor.is_nested else None
     if private.is_transformed(tensor):
         return "is inside a transform of torch.func", _FIX_WITHOUT_MEMORY
-    # With gradients disabled, parameters may be read and written, as in torch.
+    # With gradients disabled, torch itself lets parameters be read and written.
     if tensor.requires_grad and torch.is_grad_enabled():
         return "requires grad", "detach(), or torch.no_grad()"
     is_dual = private.is_forward_mode()

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 EXIT_OK = 0
 EXIT_REFUSED = 1
 EXIT_UNUSABLE = 2  # wrong usage, or a file that cannot be read
-INTERRUPTED = 128  # plus the number of the signal, as in shells
+# Shells add the number of the signal that ended a command to this.
+INTERRUPTED = 128
 MIN_WIDTH = 40  # the least width of text, even on a narrower terminal
 BAR_SECONDS = 1.0  # shorter work shows no bar; then it is drawn anew as often
 STDOUT = "-"  # the name of a file that means standard output
@@ -67,7 +68,8 @@ def write_result(text: str, output: str | None, inputs: Iterable[str]) -> None:
         return
     from dmlsplit.files.atomic import write_text
 
-    with suppress(BrokenPipeError):  # as for standard output
+    # The file may be a pipe whose reader has ended. On standard output, that is no error either.
+    with suppress(BrokenPipeError):
         write_text(Path(output), text + "\n", list(map(Path, inputs)))
 
 

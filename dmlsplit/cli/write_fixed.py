@@ -202,7 +202,8 @@ def _fix_folder(
     from dmlsplit.lint.fix.outputs import check_output_paths
 
     outputs = _output_paths(arguments)
-    check_output_paths(outputs, inputs, overwrite=arguments.overwrite)  # the files with weights too
+    # The scan has found the files with weights, which are inputs, too.
+    check_output_paths(outputs, inputs, overwrite=arguments.overwrite)
     unreadable = {file for file, _ in assessment.unreadable}
     verdicts: dict[str, list[Verdict]] = defaultdict(list)
     for verdict in assessment.verdicts:

@@ -12,7 +12,8 @@ from dmlsplit.self_test.memory import ALIGNMENT, Buffer, Memory
 
 # Bytes before and after each tensor, which no split may write.
 GUARD = ALIGNMENT
-Bind = Callable[[int, Sequence[int]], BoundCopy]  # `Program.bind`
+# `Program.bind`, or a function that replaces it.
+Bind = Callable[[int, Sequence[int]], BoundCopy]
 
 
 class Difference(NamedTuple):
@@ -32,7 +33,8 @@ class CaseResult(NamedTuple):
 
     case: Case
     difference: Difference | None
-    digest: str  # of all bytes of the outputs
+    # A digest of all bytes of the outputs.
+    digest: str
 
 
 def compare(case: Case, bind: Bind, memory: Memory, source: int | None = None) -> CaseResult:

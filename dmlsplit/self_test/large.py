@@ -16,8 +16,10 @@ from dmlsplit.self_test.byte_comparison import GUARD, Bind, CaseResult, differen
 from dmlsplit.self_test.case import SENTINEL, Case
 from dmlsplit.self_test.memory import ALIGNMENT, Buffer, Memory
 
-BLOCK_BYTES = 1 << 20  # of the input that is repeated, about
-PART_BYTES = 16 << 20  # of an output that is read back at once, about
+# About the bytes of the block that the input repeats.
+BLOCK_BYTES = 1 << 20
+# About the bytes of an output that are read back at once.
+PART_BYTES = 16 << 20
 
 
 def source_bytes(case: Case) -> int:

@@ -97,7 +97,8 @@ def selftest(
     0
     """
     _check_arguments(seconds, show, progress, strict)
-    items: dict[type, list[Any]] = defaultdict(list)  # by type, as they become known
+    # What is known so far, by its type.
+    items: dict[type, list[Any]] = defaultdict(list)
 
     def keep(item: Item) -> None:
         items[type(item)].append(item)
@@ -119,7 +120,8 @@ def selftest(
         if items:
             error = one_line(failure)
         elif isinstance(failure, InvalidArgumentError):
-            raise  # the name of the device is wrong
+            # The name of the device is wrong, which is the caller's mistake and no result.
+            raise
         else:
             error = "the check of the GPU failed"
             keep(Check("GPU", CheckState.FAIL, str(failure)))
@@ -162,7 +164,8 @@ def _stages(
             yield item
     except DmlError:
         if results:
-            yield report.bytes_check(results)  # of the splits before the one that failed
+            # The splits before the one that failed count.
+            yield report.bytes_check(results)
         raise
     yield report.bytes_check(results)
     yield from _try_faulty_kernels(kernel_cases, backend, memory)

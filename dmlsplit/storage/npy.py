@@ -46,8 +46,10 @@ class SplitFiles:
     """The result of a run, with the paths and shapes of the pieces in order."""
 
     dtype: str
-    shape: tuple[int, ...]  # of the input
-    axis: int  # not negative
+    # The shape of the input.
+    shape: tuple[int, ...]
+    # The axis, counted from the front.
+    axis: int
     paths: tuple[Path, ...]
     shapes: tuple[tuple[int, ...], ...]
 

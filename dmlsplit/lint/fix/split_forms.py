@@ -35,7 +35,7 @@ TOO_LARGE = Obstacle(
     "the model has over 2 GiB, which protobuf cannot read",
     "export it with its weights in another file",
 )
-# Of 64-bit integers, Cast extracts only the low bits. The high ones need a division, which DirectML
+# Cast extracts only the low bits of 64-bit integers. The high ones need a division, which DirectML
 # has for these types since feature level 6_0, while Split accepts them since 4_1. Source:
 # https://learn.microsoft.com/windows/win32/api/directml/ns-directml-dml_element_wise_divide_operator_desc
 _NARROW = {TensorDataType.INT64: "INT32", TensorDataType.UINT64: "UINT32"}

@@ -85,7 +85,7 @@ def _tensor(field: Field) -> TensorDesc:
     for entry in field.optional("Flags", default=[]).one_or_many():
         flags |= entry.one_of(TensorFlags.__members__, "DML_TENSOR_FLAG_")
     alignment = field.optional("GuaranteedBaseOffsetAlignment", default=0).integer(0, UINT_MAX)
-    # As in DxDispatch, an empty list of strides and a size of 0 mean a packed tensor.
+    # To DxDispatch, an empty list of strides and a size of 0 mean a packed tensor.
     return TensorDesc(
         data_type,
         sizes,

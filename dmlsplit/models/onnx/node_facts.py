@@ -23,10 +23,13 @@ class NodeFacts(NamedTuple):
     """
 
     operator: OperatorVersion | None
-    element_type: ElementType | None  # None also if it is not known
+    # The element type; None also if the model does not say it.
+    element_type: ElementType | None
     arguments: Arguments | None
-    axis: int | None  # counted from the front
-    lowering: Lowering | None  # with 1 for each dynamic size, and FLOAT for an unknown type
+    # The axis, counted from the front.
+    axis: int | None
+    # The split with 1 for each dynamic size, and FLOAT for an unknown type.
+    lowering: Lowering | None
     problem: InvalidArgumentError | UnknownSplitError | None
 
     @property

@@ -33,7 +33,8 @@ _INTEGER = re.compile(r"-?[0-9]{1,19}")
 # The `struct` type for the attribute element_type of an integer Const.
 _INTEGERS = dict(zip("i8 u8 i16 u16 i32 u32 i64 u64".split(), "bBhHiIqQ", strict=True))
 
-# The elements that are kept: the children of each, and the layers whose parts are.
+# `_CHILDREN` has the elements that are kept, by the element around them. The parts of a layer are
+# kept only if its type is in `_KEPT_TYPES`.
 _SPLITS = {"Split", "VariadicSplit"}
 _KEPT_TYPES = {"Const", "Convert", "Parameter", *_SPLITS}
 _KEPT_PARTS = {"data", "input", "output"}
@@ -56,7 +57,8 @@ class Port:
     id: str
     precision: str
     dims: list[int | None]
-    is_read: bool = True  # False if there are too many dimensions, which are left out
+    # Whether the dimensions are read; if there are too many, they are left out.
+    is_read: bool = True
 
     def known_dims(self, name: str) -> list[int | None]:
         """The dimensions; an UnknownSplitError about `name` if there are too many."""
@@ -66,7 +68,8 @@ class Port:
 class Layer(NamedTuple):
     """An operation. Only splits, constants and parameters keep their data and ports."""
 
-    position: int  # in its graph
+    # The position in the graph.
+    position: int
     id: str
     name: str
     type: str
@@ -134,7 +137,8 @@ class _TreeBuilder:
         self._tree = ElementTree.TreeBuilder()
         self._events = 0
         self._kept = 0
-        self._open: list[ElementTree.Element | None] = []  # None for one that is not kept
+        # The elements around the current place in the file; None for one that is not kept.
+        self._open: list[ElementTree.Element | None] = []
 
     def doctype(self, name: str, public: str | None, system: str | None) -> None:
         """Refuse a DOCTYPE; the parser calls this before it defines any entity."""
