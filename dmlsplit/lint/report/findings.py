@@ -146,7 +146,7 @@ def _split_finding(assessment: Assessment, verdict: Verdict) -> Finding:
     """The finding about a split."""
     site = verdict.site
     reasons = group_diagnostics(verdict)
-    status = _status(assessment, verdict)
+    status = _status(assessment, verdict, [reason for reason, _ in reasons])
     title = str(verdict.outcome)
     if status in ("remark", "note"):
         title = ", ".join(dict.fromkeys(reason.rule.id for reason, _ in reasons))
@@ -193,15 +193,15 @@ def _model_finding(assessment: Assessment, model: ModelVerdict) -> Finding:
     )
 
 
-def _status(assessment: Assessment, verdict: Verdict) -> Status:
-    """What a verdict means to the command."""
+def _status(assessment: Assessment, verdict: Verdict, reasons: Sequence[Violation]) -> Status:
+    """What a verdict with these reasons means to the command."""
     if assessment.fails(verdict):
         return "failed"
     if verdict.outcome is Outcome.UNKNOWN:
         return "unknown"
     if verdict.is_plain:
         return "plain"
-    return "note" if all(e.severity == "note" for e, _ in group_diagnostics(verdict)) else "remark"
+    return "note" if all(reason.severity == "note" for reason in reasons) else "remark"
 
 
 def _defect_finding(assessment: Assessment, file: str, splits: _Affected) -> Finding:
