@@ -113,7 +113,7 @@ def check_model(model: OnnxModel, target: Target) -> ModelVerdict | None:
 
 
 def check_site(site: SplitSite, target: Target, declaration: str = "") -> Verdict:
-    """Check one site for a target; `declaration` is as in `advise`."""
+    """Check one site for a target; `declaration` declares the unknown values of its file."""
     format_target = target.for_format(site.format)
     is_program = format_target.runtime is None
     verdict = (

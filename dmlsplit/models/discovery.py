@@ -133,7 +133,7 @@ def _search(paths: Iterable[str], *, include_hidden: bool) -> _Search:
 
 
 def _unused_sizes(dimensions: "FixedSizes", files: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """The names of the sizes that no model has, as `Scan.unused`; an error for a single model."""
+    """The names of sizes that no model has, with what to give instead; an error for one model."""
     models = [file for file in files if file.lower().endswith(".onnx")]
     # CI may pass many models, or only changed ones, so there an unused name is not a mistake.
     if len(models) < 2:
@@ -157,7 +157,7 @@ def model_files(paths: Sequence[str], *, include_hidden: bool = False) -> list[t
 
 
 def _root(path: str) -> str:
-    """The folder that the files of a path are relative to, as in `model_files`."""
+    """The folder that the files of a path are relative to; `model_files` says which."""
     if Path(path).is_dir():
         return path
     if Path(path).exists():

@@ -206,7 +206,7 @@ def _deliver_output(command: OutputCommand, values: np.ndarray) -> str:
     target = command.target
     header = b""
     if target is None:
-        # Floats have six significant digits, as in C++ streams.
+        # DxDispatch prints floats with C++ streams, which show six significant digits.
         number_format = "{:g}" if values.dtype.kind == "f" else "{}"
         return f"Resource '{name}': {', '.join(map(number_format.format, values.tolist()))}"
     if target.suffix.lower() == ".npy":

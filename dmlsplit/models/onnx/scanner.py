@@ -71,7 +71,7 @@ def scan(path: str | os.PathLike[str], dimensions: FixedSizes | None = None) -> 
 def scan_declarations(
     path: str | os.PathLike[str], dimensions: FixedSizes | None = None
 ) -> ModelScan:
-    """The splits of a model as in `scan`, and the declared shapes that the sizes contradict."""
+    """What `scan` finds in a model, and the declared shapes that the sizes contradict."""
     dimensions = FixedSizes({}) if dimensions is None else dimensions
     instance("dimensions", dimensions, FixedSizes)
     name = path_text(path)

@@ -41,8 +41,8 @@ Pieces = frozenset[Piece]
 class Value:
     """What is known about a value: inferred facts, where it comes from, and what to say about it.
 
-    Equal values make equal calls of a function, which is then visited once. Fields that change
-    nothing in a function are therefore not compared.
+    Equal values make equal calls of a function, which is visited once for all of them. Fields that
+    are not compared do not tell calls apart.
     """
 
     # TensorProto.DataType; 0 if it is unknown.
