@@ -14,7 +14,8 @@ K = TypeVar("K")
 _WITHOUT_ORDER = (str, bytes, Set, Mapping)
 _SEQUENCES = (tuple, list)  # fast path
 _INT = frozenset((int,))
-_MAX_COUNT = 10_000  # of pieces whose sizes an error works out
+# The most pieces for which an error works out nearly equal sizes.
+_MAX_COUNT = 10_000
 
 
 class SequenceLike(Protocol):

@@ -20,7 +20,8 @@ class NewArrays(NamedTuple):
     """Arrays of one type to allocate."""
 
     shapes: Shapes
-    dtype: np.dtype | None = None  # None for the type of the input
+    # The type; None for that of the input.
+    dtype: np.dtype | None = None
     # Shapes, and strides in bytes, of the views that replace the arrays; None without views.
     layouts: tuple[tuple[Shape, Shape], ...] | None = None
 
@@ -29,11 +30,13 @@ class Requirement(NamedTuple):
     """The memory that an array must have, in the order of the last fields of an `ArrayView`."""
 
     shape: Shape
-    strides: Shape  # in bytes
+    # The strides in bytes.
+    strides: Shape
     type: str
     item_bytes: int
     device: str
-    read_only: bool = False  # True: it may be read-only
+    # Whether the array may be read-only.
+    read_only: bool = False
 
 
 class Adapter(Protocol):

@@ -64,7 +64,7 @@ def converted_like(like: Any, arrays: list[Any]) -> list[Any]:
     if not arrays or type(like) is type(arrays[0]):
         return arrays
     if isinstance(like, np.ndarray):
-        # As in indexing, a subclass takes over from `like` what it needs, such as a unit.
+        # A subclass takes over from `like` what it needs, such as a unit; indexing does the same.
         return [np.ndarray.__array_wrap__(like, array) for array in arrays]
     if isinstance(like, type(arrays[0])):
         return arrays

@@ -50,7 +50,7 @@ class _Torch(Adapter):
 
     def empty(self, like: ArrayView, new: NewArrays, stream: Stream | None = None) -> Allocation:
         if stream is not None and like.device != "cpu":
-            with _torch().cuda.stream(_external(stream, device_number_of(like.device))):
+            with _torch().cuda.stream(_external_stream(stream, device_number_of(like.device))):
                 return self.empty(like, new)
         dtype = like.owner.dtype if new.dtype is None else getattr(_torch(), new.dtype.name)
         empty = _torch().empty
@@ -74,7 +74,7 @@ class _Torch(Adapter):
     def record_stream(self, tensor: Any, stream: Stream) -> None:
         # Otherwise torch reuses the memory as soon as the stream that it was allocated on is done.
         if tensor.is_cuda:
-            tensor.record_stream(_external(stream, tensor.get_device()))
+            tensor.record_stream(_external_stream(stream, tensor.get_device()))
 
 
 def untracked_view(tensor: Any, name: str) -> ArrayView:
@@ -85,7 +85,7 @@ def untracked_view(tensor: Any, name: str) -> ArrayView:
         address = tensor.data_ptr()
         shape = tuple(tensor.shape)
         steps = tensor.stride()
-        strides, end = _layout(shape, steps, width)
+        strides, end = _byte_layout(shape, steps, width)
         size = tensor.untyped_storage().nbytes()
         needed = tensor.storage_offset() * width + end
     except RuntimeError as error:
@@ -117,7 +117,7 @@ def why_tracked(tensor: Any) -> tuple[str, str] | None:
         return (reason, _FIX_WITHOUT_MEMORY) if is_fake and not tensor.is_nested else None
     if private.is_transformed(tensor):
         return "is inside a transform of torch.func", _FIX_WITHOUT_MEMORY
-    # With gradients disabled, parameters may be read and written, as in torch.
+    # With gradients disabled, torch itself lets parameters be read and written.
     if tensor.requires_grad and torch.is_grad_enabled():
         return "requires grad", "detach(), or torch.no_grad()"
     is_dual = private.is_forward_mode()
@@ -204,13 +204,13 @@ def _torch() -> Any:
     return sys.modules["torch"]
 
 
-def _external(stream: Stream, device: int) -> Any:
+def _external_stream(stream: Stream, device: int) -> Any:
     """A stream of any library as one of torch."""
     return _torch().cuda.ExternalStream(stream_handle(stream, device), device=device)
 
 
 @lru_cache(maxsize=1024)
-def _layout(shape: Shape, element_strides: Shape, width: int) -> tuple[Shape, int]:
+def _byte_layout(shape: Shape, element_strides: Shape, width: int) -> tuple[Shape, int]:
     """The strides of a tensor, and the end of its last element, in bytes."""
     strides = tuple(stride * width for stride in element_strides)
     return strides, byte_bounds(shape, strides, width)[1]

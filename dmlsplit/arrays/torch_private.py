@@ -23,8 +23,9 @@ try:
     has_transforms = torch._C._are_functorch_transforms_active
     is_transformed = torch._C._functorch.is_functorch_wrapped_tensor
     is_jit_tracing = torch._C._is_tracing
-    # As in Triton. The public call makes a Stream, which takes several times as long.
-    current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # None without CUDA
+    # The public call makes a Stream, which takes several times as long; Triton calls this one, too.
+    # A PyTorch without CUDA lacks it.
+    current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
     forward_ad = torch.autograd.forward_ad
     _ = forward_ad._current_level, torch.UntypedStorage._cdata
 except (AttributeError, ImportError) as error:

@@ -180,7 +180,7 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
     from dmlsplit.explain.explanation import explanations_text
     from dmlsplit.files.atomic import refuse_inputs
     from dmlsplit.lint.check import assess
-    from dmlsplit.lint.verdict import WITHOUT_EQUIVALENT, Outcome
+    from dmlsplit.lint.verdict import WITHOUT_EQUIVALENT
 
     with prefix_errors("--gpu"):
         gpu = this_gpu() if arguments.gpu is None else find_gpu(arguments.gpu)
@@ -191,17 +191,8 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
     scan = scan_inputs(arguments)
     sites = _sites_named(scan.sites, arguments.node)
     assessment = assess(sites, target, scan.unreadable, failing=WITHOUT_EQUIVALENT)
-    splits = _explicable(assessment)
-    if unknown := assessment.counts[Outcome.UNKNOWN]:
-        print_message(
-            f"note: not explained: {counted(unknown, 'unknown split')}; see the fix of each above"
-        )
-    if not assessment.verdicts and not assessment.unreadable:
-        if arguments.svg is not None:
-            raise InvalidArgumentError(
-                "--svg draws one split; no splits found. Fix: give a file with a split"
-            )
-        print_message("note: no splits found")
+    splits = _explicable_splits(assessment)
+    _print_notes(assessment, arguments.svg)
     if arguments.svg != STDOUT:
         print_result(explanations_text(splits, gpu))
     if arguments.svg is not None:
@@ -211,7 +202,7 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
     return max(status_of(assessment), EXIT_REFUSED if refused else EXIT_OK)
 
 
-def _explicable(assessment: "Assessment") -> list[tuple[str, "SplitOperatorDesc"]]:
+def _explicable_splits(assessment: "Assessment") -> list[tuple[str, "SplitOperatorDesc"]]:
     """The splits that can be explained, each with its location; why others cannot is printed."""
     from dmlsplit.lint.report.findings import location
     from dmlsplit.lint.report.paragraph import paragraph
@@ -232,6 +223,22 @@ def _explicable(assessment: "Assessment") -> list[tuple[str, "SplitOperatorDesc"
                 f"note: {location(verdict.site)}: nothing to copy, as all of its outputs are empty"
             )
     return splits
+
+
+def _print_notes(assessment: "Assessment", svg: str | None) -> None:
+    """Print how many splits are not explained; an error if none is there to be drawn."""
+    from dmlsplit.lint.verdict import Outcome
+
+    if unknown := assessment.counts[Outcome.UNKNOWN]:
+        print_message(
+            f"note: not explained: {counted(unknown, 'unknown split')}; see the fix of each above"
+        )
+    if not assessment.verdicts and not assessment.unreadable:
+        if svg is not None:
+            raise InvalidArgumentError(
+                "--svg draws one split; no splits found. Fix: give a file with a split"
+            )
+        print_message("note: no splits found")
 
 
 def _picture(splits: Sequence[tuple[str, "SplitOperatorDesc"]]) -> str:

@@ -195,10 +195,10 @@ def target_of(arguments: argparse.Namespace) -> Target:
     options = {name: getattr(arguments, name) for name in _TARGET_OPTIONS}
     given = {name: value for name, value in options.items() if value is not None}
     target = resolve_target(**given) if given else default_target()
-    return replace(target, options=_as_given(arguments, given))
+    return replace(target, options=_given_options(arguments, given))
 
 
-def _as_given(arguments: argparse.Namespace, targets: Mapping[str, str]) -> str:
+def _given_options(arguments: argparse.Namespace, targets: Mapping[str, str]) -> str:
     """The options on the command line, for commands that do the same again."""
     from dmlsplit.lint.commands import options
 

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 EXIT_OK = 0
 EXIT_REFUSED = 1
 EXIT_UNUSABLE = 2  # wrong usage, or a file that cannot be read
-INTERRUPTED = 128  # plus the number of the signal, as in shells
+# Shells add the number of the signal that ended a command to this.
+INTERRUPTED = 128
 MIN_WIDTH = 40  # the least width of text, even on a narrower terminal
 BAR_SECONDS = 1.0  # shorter work shows no bar; then it is drawn anew as often
 STDOUT = "-"  # the name of a file that means standard output
@@ -67,7 +68,8 @@ def write_result(text: str, output: str | None, inputs: Iterable[str]) -> None:
         return
     from dmlsplit.files.atomic import write_text
 
-    with suppress(BrokenPipeError):  # as for standard output
+    # The file may be a pipe whose reader has ended. On standard output, that is no error either.
+    with suppress(BrokenPipeError):
         write_text(Path(output), text + "\n", list(map(Path, inputs)))
 
 
@@ -226,10 +228,7 @@ def columns() -> int:
 
 @contextmanager
 def progress_bar(name: str, unit: str = "B") -> Iterator["Progress"]:
-    """A function of (bytes done, total bytes) that draws a bar on a terminal.
-
-    The bar shows the time as well, so that it moves while one large file is read.
-    """
+    """A function of (bytes done, total bytes) that draws a bar on a terminal."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield lambda done, total: None
         return
@@ -243,21 +242,30 @@ def progress_bar(name: str, unit: str = "B") -> Iterator["Progress"]:
         leave=False,
         file=sys.stderr,
     ) as bar:
-        over = Event()
-
-        def redraw() -> None:
-            while not over.wait(BAR_SECONDS):
-                bar.last_print_t = time.time()  # so that `close` clears the bar
-                bar.refresh()
 
         def progress(done: int, total: int) -> None:
             bar.total = total
             bar.update(done - bar.n)
 
-        clock = Thread(target=redraw, daemon=True)
-        clock.start()
-        try:
+        with _redrawn(bar):
             yield progress
-        finally:
-            over.set()
-            clock.join()
+
+
+@contextmanager
+def _redrawn(bar: Any) -> Iterator[None]:
+    """Draw a bar of tqdm anew from time to time: its clock moves while one large file is read."""
+    over = Event()
+
+    def redraw() -> None:
+        while not over.wait(BAR_SECONDS):
+            # tqdm clears the bar at the end only if this says that it has been drawn.
+            bar.last_print_t = time.time()
+            bar.refresh()
+
+    clock = Thread(target=redraw, daemon=True)
+    clock.start()
+    try:
+        yield
+    finally:
+        over.set()
+        clock.join()

@@ -118,7 +118,7 @@ def validate(arguments: argparse.Namespace) -> int:
     check_output_files(arguments)
     known = known_findings(arguments.baseline)
     scan = scan_inputs(arguments)
-    assessment = _assessed(arguments, scan, target, known or frozenset())
+    assessment = _assess_scan(arguments, scan, target, known or frozenset())
     files = output_files(arguments).values()
     inputs = list(scan.inputs()) if files else []
     for file in files:  # The scan has found the inputs in folders, and nothing is written yet.
@@ -132,7 +132,7 @@ def validate(arguments: argparse.Namespace) -> int:
     return max(status_of(fixed.reported[0]), EXIT_UNUSABLE if fixed.failed else EXIT_OK)
 
 
-def _assessed(
+def _assess_scan(
     arguments: argparse.Namespace,
     scan: "Scan",
     target: "Target",

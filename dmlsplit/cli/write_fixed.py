@@ -23,16 +23,21 @@ if TYPE_CHECKING:
 class Fixed(NamedTuple):
     """What was written."""
 
-    reported: tuple["Assessment", ...]  # after the changes, then before them if there are any
-    changes: Sequence[str] = ()  # in lines
-    failure: DmlError | OSError | None = None  # of the only model
-    failed: bool = False  # whether one of several models could not be written
+    # The assessment after the changes, and then, if there are changes, the one before them.
+    reported: tuple["Assessment", ...]
+    # What was changed, in lines.
+    changes: Sequence[str] = ()
+    # Why the only model could not be written.
+    failure: DmlError | OSError | None = None
+    # Whether one of several models could not be written.
+    failed: bool = False
 
 
 class _Model(NamedTuple):
     """What became of a model of a folder."""
 
-    fate: str  # one of `_FATES`
+    # A key of `_FATES`.
+    fate: str
     text: str
     rewriting: "Rewriting | None" = None
 
@@ -69,7 +74,7 @@ def check_write_fixed(arguments: argparse.Namespace) -> None:
         raise InvalidArgumentError("--write-fixed needs .onnx files; it rewrites no others")
     from dmlsplit.models.onnx.scanner import check_output
 
-    # Here before the model is checked, which may take a while; `write_fixed` checks it again.
+    # An error should come before the scan, which may take a while. `write_fixed` checks again.
     check_output(Path(arguments.paths[0]), Path(fixed), overwrite=arguments.overwrite)
 
 
@@ -197,7 +202,8 @@ def _fix_folder(
     from dmlsplit.lint.fix.outputs import check_output_paths
 
     outputs = _output_paths(arguments)
-    check_output_paths(outputs, inputs, overwrite=arguments.overwrite)  # the files with weights too
+    # The scan has found the files with weights, which are inputs, too.
+    check_output_paths(outputs, inputs, overwrite=arguments.overwrite)
     unreadable = {file for file, _ in assessment.unreadable}
     verdicts: dict[str, list[Verdict]] = defaultdict(list)
     for verdict in assessment.verdicts:
@@ -272,7 +278,8 @@ def _folders_for(output: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(OSError):  # the first that is not empty
+        # Removal stops at the first folder that is not empty.
+        with suppress(OSError):
             for folder in missing:
                 folder.rmdir()
 

@@ -89,8 +89,8 @@ def equivalent(desc: SplitOperatorDesc, level: FeatureLevel) -> SplitOperatorDes
             raise InvalidArgumentError(message, report)
     support = support_table()[level]
     reasons = []
-    for data_type in _candidates(desc.input_tensor.data_type, support):
-        result = _rewrite(desc, data_type, support)
+    for data_type in _candidate_types(desc.input_tensor.data_type, support):
+        result = _rewritten_split(desc, data_type, support)
         if isinstance(result, SplitOperatorDesc):
             return result
         reasons.append(result)
@@ -100,7 +100,7 @@ def equivalent(desc: SplitOperatorDesc, level: FeatureLevel) -> SplitOperatorDes
     raise NoEquivalentError(message, report, reason)
 
 
-def _candidates(source: TensorDataType, support: LevelSupport) -> list[TensorDataType]:
+def _candidate_types(source: TensorDataType, support: LevelSupport) -> list[TensorDataType]:
     """The types to try: first one of its own size, then wider ones, then narrower ones."""
     # Wider types come before narrower ones, because merged elements are fewer and need no further
     # dimension. Among the wider ones, and among the narrower ones, the nearest size regroups the
@@ -112,7 +112,7 @@ def _candidates(source: TensorDataType, support: LevelSupport) -> list[TensorDat
     return [data_type for data_type in data_types if data_type in support.data_types]
 
 
-def _rewrite(
+def _rewritten_split(
     desc: SplitOperatorDesc, data_type: TensorDataType, support: LevelSupport
 ) -> SplitOperatorDesc | str:
     """A split of the same bytes in elements of `data_type`, valid at the level; or why not."""
@@ -122,7 +122,7 @@ def _rewrite(
     layouts = [zip(tensor.sizes, tensor.effective_strides, strict=True) for tensor in tensors]
     extents = enumerate(zip(*layouts, strict=True))
     dims = [_Dimension(per_tensor, index == desc.axis) for index, per_tensor in extents]
-    retyped = _retyped(dims, desc.input_tensor.data_type.bits, data_type.bits)
+    retyped = _retyped_dims(dims, desc.input_tensor.data_type.bits, data_type.bits)
     if retyped is None:
         return _widening_problem(desc, data_type)
     dims = _limit_rank(retyped, high)
@@ -141,7 +141,7 @@ def _rewrite(
     return f"as {data_type.name}, {violation}".rstrip(".") if violation else result
 
 
-def _retyped(dims: list[_Dimension], old_bits: int, new_bits: int) -> list[_Dimension] | None:
+def _retyped_dims(dims: list[_Dimension], old_bits: int, new_bits: int) -> list[_Dimension] | None:
     """The dimensions in elements of `new_bits` bits; None if a run is not a multiple of them."""
     if new_bits == old_bits:
         return dims

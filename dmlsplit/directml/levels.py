@@ -72,7 +72,8 @@ class FeatureLevel(IntEnum):
         """
         return parse_level(value)
 
-    def __repr__(self) -> str:  # as it is written, in signatures too
+    # Signatures show defaults by their repr, which here is what a program would write.
+    def __repr__(self) -> str:
         return f"{type(self).__name__}.{self.name}"
 
     def __str__(self) -> str:
@@ -117,14 +118,18 @@ class LevelSupport(NamedTuple):
     """One row of the table."""
 
     level: FeatureLevel
-    directml: str  # the first DirectML version with the level, such as "1.8.0"
-    is_public: bool  # whether that version was widely available
-    windows: WindowsBuild | None  # None if no documented build has that version
-    # Of the input and of every output: Microsoft's table has one row for both.
+    # The first version of DirectML with the level, such as "1.8.0".
+    directml: str
+    # Whether that version was widely available.
+    is_public: bool
+    # The first build of Windows with the level; None if none is documented.
+    windows: WindowsBuild | None
+    # What the level accepts. Microsoft's table has one row for the input and every output.
     minimum_dimensions: int
     maximum_dimensions: int
     data_types: frozenset[TensorDataType]
-    source: str  # the documentation of the row
+    # The documentation of the row.
+    source: str
 
 
 def directml_version(text: str, name: str = "DirectML version") -> tuple[int, ...]:

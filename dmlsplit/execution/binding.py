@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from dmlsplit.arrays import ArrayView, view
 from dmlsplit.arrays.acceptance import Mismatch, fits_exactly, mismatches
-from dmlsplit.arrays.adapter import Requirement
+from dmlsplit.arrays.adapter import Requirement, Shape
 from dmlsplit.arrays.array_view import data_type_name
 from dmlsplit.arrays.overlap import overlapping_pairs
 from dmlsplit.arrays.types import Array
@@ -162,6 +162,11 @@ class BindingTable:
         source, *outputs = named_tensors(desc)
         self._input = _TensorBinding(*source, device, is_output=False)
         self._outputs = [_TensorBinding(*output, device, is_output=True) for output in outputs]
+
+    @property
+    def output_layouts(self) -> list[tuple[Shape, Shape]]:
+        """The shape and the strides in bytes of each output."""
+        return [(output.required.shape, output.required.strides) for output in self._outputs]
 
     def bind_input(self, binding: Any) -> ArrayView:
         """The memory of the input; its outputs will be allocated to match.

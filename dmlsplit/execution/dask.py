@@ -94,8 +94,10 @@ class _Piece:
 
     name: str
     tasks: dict[Any, Any] = field(default_factory=dict)
-    block_sizes: list[int] = field(default_factory=list)  # along the axis
-    sources: set[str] = field(default_factory=set)  # the layers that the tasks take blocks from
+    # The sizes of the blocks along the axis.
+    block_sizes: list[int] = field(default_factory=list)
+    # The layers that the tasks take blocks from.
+    sources: set[str] = field(default_factory=set)
 
 
 def _add_tasks(

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, SupportsIndex, overload
 import numpy as np
 
 from dmlsplit.arrays import is_native
-from dmlsplit.arrays.adapter import NewArrays, package_of
+from dmlsplit.arrays.adapter import NewArrays, Shape, package_of
 from dmlsplit.arrays.array_view import device_number_of
 from dmlsplit.arrays.types import Array, ArrayT, Stream
 from dmlsplit.backends import Backend, BoundCopy, Program
@@ -22,7 +22,7 @@ from dmlsplit.backends.find import default_backend, find_backend
 from dmlsplit.checks import instance, integer
 from dmlsplit.directml.levels import NEWEST, FeatureLevel, support_table
 from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
-from dmlsplit.directml.tensor import TensorDataType, byte_strides
+from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.directml.validation import report_at
 from dmlsplit.errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
 from dmlsplit.execution.binding import BindingTable, BufferBinding
@@ -247,7 +247,7 @@ class CompiledOperator:
         self.device = device
         self.desc = desc
         self._table = BindingTable(desc, device.name)
-        self._prepared = PreparedSplit(program, _new_outputs(desc))
+        self._prepared = PreparedSplit(program, _new_outputs(desc, self._table.output_layouts))
         tensors = desc.input_tensor, *desc.output_tensors
         is_packed = device.name == "cpu" and all(tensor.strides is None for tensor in tensors)
         # What `_split_by_slices` compares and passes on.
@@ -457,16 +457,15 @@ def _stream_context(device: str, stream: Stream) -> AbstractContextManager[objec
     return driver.load().on_stream(device_number, handle, cupy_stream)
 
 
-def _new_outputs(desc: SplitOperatorDesc) -> NewArrays:
-    """The outputs that a call allocates."""
+def _new_outputs(desc: SplitOperatorDesc, layouts: Sequence[tuple[Shape, Shape]]) -> NewArrays:
+    """The outputs that a call allocates, each with a shape and strides in bytes."""
     tensors = desc.output_tensors
     width = tensors[0].element_bytes
     dtype = np.dtype(tensors[0].data_type.numpy_name)
     if all(tensor.strides is None for tensor in tensors):
-        return NewArrays(tuple(tensor.sizes for tensor in tensors), dtype)
+        return NewArrays(tuple(shape for shape, _ in layouts), dtype)
     buffers = tuple((tensor.total_tensor_size_in_bytes // width,) for tensor in tensors)
-    layouts = tuple((tensor.sizes, byte_strides(tensor)) for tensor in tensors)
-    return NewArrays(buffers, dtype, layouts)
+    return NewArrays(buffers, dtype, tuple(layouts))
 
 
 @lru_cache(maxsize=1024)

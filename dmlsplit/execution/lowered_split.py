@@ -33,7 +33,7 @@ def run_split(
     own_device = "cpu" if source is None else source.device
     if not isinstance(device, Device):
         device = Device(own_device if device is None else device)
-    lowering = _accepted(device.feature_level, lower, arguments)
+    lowering = _accepted_lowering(device.feature_level, lower, arguments)
     if source is None:
         parts = np.split(array, np.cumsum(lowering.sizes)[:-1], lowering.axis)  # at least one
         pieces = [part.copy() for part in parts[: len(lowering.sizes)]]
@@ -48,7 +48,7 @@ def run_split(
 
 
 @lru_cache(maxsize=128)
-def _accepted(
+def _accepted_lowering(
     level: FeatureLevel, lower: Callable[..., Lowering], arguments: tuple[Hashable, ...]
 ) -> Lowering:
     """The lowering; an error if its descriptor has no equivalent at the level."""

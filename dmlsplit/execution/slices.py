@@ -18,8 +18,8 @@ from dmlsplit.checks import are_plain_ints, piece_sizes
 MAX_BYTES = 512 << 10
 # The most pieces that NumPy copies in less time than the engine.
 MAX_PIECES = 64
-# NumPy copies a piece run by run, the bytes that are contiguous in the input. A run of one element,
-# as in a piece of one column, costs 1, the unit here; any longer run costs this many.
+# NumPy copies a piece run by run: the bytes that are contiguous in the input. The unit of cost is a
+# run of one element, of which a piece of one column is made; any longer run costs this many.
 NUMPY_RUN_COST = 16
 # The most that all runs of a split may cost, in runs of one element, before the engine is faster.
 MAX_NUMPY_COST = 24 << 10

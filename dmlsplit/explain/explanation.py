@@ -11,7 +11,8 @@ from dmlsplit.directml.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT
 from dmlsplit.geometry import SplitGeometry, StridedCopy
 from dmlsplit.messages import counted, omitted_line, printable, wrapped
 
-_SHOWN = 8  # the most outputs or launches
+# The most outputs, and the most launches, that are described.
+_SHOWN = 8
 # What a reader of a time must know.
 UNMEASURED = "computed, not measured: no GPU has run dmlsplit yet"
 

@@ -15,15 +15,19 @@ from dmlsplit.directml.tensor import TensorDesc
 from dmlsplit.geometry import SplitGeometry, ceil_div
 from dmlsplit.messages import counted, omitted_line
 
-PAGE_WIDTH = 760  # pixels
-_MARGIN = 20  # pixels around the drawing
-_LINE = 14  # pixels: the height of a line
-_GAP = 18  # pixels between two tensors
-_SIDE_BY_SIDE = 4  # outputs that fit below the input, if they are as wide together
-_LETTER = 7  # pixels: the mean width of a letter in a label
-# Limits; the picture says what it leaves out.
-MAX_RUNS = 3000  # of all outputs together
-MAX_LINES = 12  # of each tensor
+# Lengths in pixels: the width of the picture, the margin around it, the height of a line, the gap
+# between two tensors, and the mean width of a letter in a label.
+PAGE_WIDTH = 760
+_MARGIN = 20
+_LINE = 14
+_GAP = 18
+_LETTER = 7
+# The most outputs that are drawn side by side below the input.
+_SIDE_BY_SIDE = 4
+# The most that is drawn: runs of all outputs together, lines of each tensor, and outputs. The
+# picture says what it leaves out.
+MAX_RUNS = 3000
+MAX_LINES = 12
 MAX_DRAWN_OUTPUTS = 12
 # A row of at most this many elements is a pixel, of which a line holds several.
 _PIXEL_ELEMENTS = 4
@@ -48,7 +52,8 @@ class _Page(NamedTuple):
 
     line_bytes: int
     lines: int
-    parts: list[tuple[int, int, int, _Run]]  # line, first byte in it, bytes, the run
+    # Each part: its line, its first byte in the line, its bytes, and the run that it belongs to.
+    parts: list[tuple[int, int, int, _Run]]
 
     @property
     def drawn_bytes(self) -> int:

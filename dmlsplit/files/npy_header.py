@@ -17,10 +17,13 @@ from dmlsplit.errors import InvalidArgumentError, one_line
 from dmlsplit.files.kinds import BEGINNING_BYTES, identify
 from dmlsplit.messages import shown
 
-MAX_DIMENSIONS = 64  # of a NumPy array
+# NumPy's limits of an array.
+MAX_DIMENSIONS = 64
 MAX_BYTES = 2**63 - 1
-MAX_HEADER_BYTES = 10_000  # NumPy's own limit: parsing a longer literal may exhaust the stack
-_ALIGNMENT = 64  # of the elements, as NumPy writes them
+# NumPy's limit of a header: to parse a longer literal may exhaust the stack.
+MAX_HEADER_BYTES = 10_000
+# NumPy pads headers so that the elements begin at a multiple of this.
+_ALIGNMENT = 64
 _READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 

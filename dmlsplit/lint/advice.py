@@ -58,7 +58,7 @@ def advise(verdict: Verdict, declaration: str = "") -> Remedies:
         return Remedies(_fixes_of_unknown(verdict, declaration))
     if verdict.outcome not in CHANGEABLE:
         return Remedies()
-    deciding = _deciding(verdict, declaration)
+    deciding = _deciding_remedy(verdict, declaration)
     if deciding and verdict.needs_type:  # no other fix is sure to suffice
         return Remedies((deciding,))
     return _remedies_of_failing(verdict, deciding)
@@ -71,7 +71,7 @@ def _fixes_of_unknown(verdict: Verdict, declaration: str) -> tuple[str, ...]:
     return hints(v for v in verdict.diagnostics if v.effect == "unknown")
 
 
-def _deciding(verdict: Verdict, declaration: str) -> str:
+def _deciding_remedy(verdict: Verdict, declaration: str) -> str:
     """What decides whether a refused split has an equivalent; nothing if that is decided."""
     state = verdict.site.state
     if not verdict.undecided or not isinstance(state, Unknown):
@@ -82,15 +82,15 @@ def _deciding(verdict: Verdict, declaration: str) -> str:
 def _remedies_of_failing(verdict: Verdict, deciding: str) -> Remedies:
     """The hints of broken rules, rewriting, dispatching and newer releases, with the notes."""
     fixes = hints(verdict.errors) if verdict.minimum is None else ()
-    rewriting, why_not = _rewriting(verdict)
-    dispatching = _dispatching(verdict)
-    fixes += tuple(filter(None, (rewriting, dispatching, _newer_directml(verdict))))
+    rewriting, why_not = _rewriting_advice(verdict)
+    dispatching = _dispatching_advice(verdict)
+    fixes += tuple(filter(None, (rewriting, dispatching, _newer_directml_advice(verdict))))
     check = deciding and Advice.CHECK_FIXED_SIZES.format(remedy=deciding)
     notes = tuple(filter(None, (why_not, verdict.obstacle, check)))
     return Remedies(fixes, notes, rewriting, dispatching)
 
 
-def _rewriting(verdict: Verdict) -> tuple[str, str]:
+def _rewriting_advice(verdict: Verdict) -> tuple[str, str]:
     """The advice to rewrite the model, if --write-fixed can, and otherwise why it cannot."""
     site = verdict.site
     broken = verdict.errors
@@ -107,7 +107,7 @@ def _rewriting(verdict: Verdict) -> tuple[str, str]:
     return "", Note(Advice.CANNOT_REWRITE.format(obstacle=obstacle.fault), obstacle.fix)
 
 
-def _dispatching(verdict: Verdict) -> str:
+def _dispatching_advice(verdict: Verdict) -> str:
     """The fix in code that calls DirectML: another descriptor of the same bytes; or nothing."""
     return (
         Advice.DISPATCH_EQUIVALENT.format(equivalent=verdict.equivalent)
@@ -116,7 +116,7 @@ def _dispatching(verdict: Verdict) -> str:
     )
 
 
-def _newer_directml(verdict: Verdict) -> str:
+def _newer_directml_advice(verdict: Verdict) -> str:
     """The fix that leaves the model and the descriptor as they are; or nothing."""
     least = verdict.minimum
     if least is None:
@@ -166,7 +166,7 @@ def _fix_for_unknown(
     elif cause in _ONNX_REMEDIES:
         remedy = python_command(_ONNX_REMEDIES[cause], site.file)
     else:
-        remedy = _giving_sizes(site, unknown, axis_only=not needs_sizes)
+        remedy = _sizes_advice(site, unknown, axis_only=not needs_sizes)
     # Once the axis has a fixed size, ONNX Runtime no longer loads such a model.
     if site.lacks_count:
         text = Advice.SET_COUNT_FIRST.format(count="set num_outputs", remedy=remedy)
@@ -174,7 +174,7 @@ def _fix_for_unknown(
     return remedy
 
 
-def _giving_sizes(site: SplitSite, unknown: Unknown, *, axis_only: bool) -> str:
+def _sizes_advice(site: SplitSite, unknown: Unknown, *, axis_only: bool) -> str:
     """The advice to give the dynamic sizes, or `axis_only` if the axis is one of them."""
     dynamic = [not isinstance(size, int) for size in (site.shape or ())[: (site.axis or 0) + 1]]
     if dynamic[-1] and axis_only:

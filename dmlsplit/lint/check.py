@@ -16,9 +16,9 @@ from dmlsplit.lint.loading import invalid_node, model_violations, target_violati
 from dmlsplit.lint.onnxruntime import text_faults
 from dmlsplit.lint.placement import (
     broken_at_every_size,
-    every_size,
     outcome_of_effects,
     runtime_verdict,
+    size_range,
     unreached_verdict,
 )
 from dmlsplit.lint.rules import make_violation
@@ -113,7 +113,7 @@ def check_model(model: OnnxModel, target: Target) -> ModelVerdict | None:
 
 
 def check_site(site: SplitSite, target: Target, declaration: str = "") -> Verdict:
-    """Check one site for a target; `declaration` is as in `advise`."""
+    """Check one site for a target; `declaration` declares the unknown values of its file."""
     format_target = target.for_format(site.format)
     is_program = format_target.runtime is None
     verdict = (
@@ -127,7 +127,7 @@ def check_site(site: SplitSite, target: Target, declaration: str = "") -> Verdic
     verdict = replace(
         verdict,
         diagnostics=_diagnostics(verdict),
-        minimum=_minimum(verdict) if has_minimum else None,
+        minimum=_minimum_releases(verdict) if has_minimum else None,
     )
     return _with_remedies(verdict, advise(verdict, declaration))
 
@@ -139,7 +139,7 @@ def _diagnostics(verdict: Verdict) -> tuple[Violation, ...]:
     broken = {violation.rule.id for violation in verdict.errors}
     if not is_program:  # the verdict says where sequences run
         broken.add("ORT-SEQUENCE")
-    remarks = [*_remarks(site, broken), *_frozen(site)]
+    remarks = [*_site_remarks(site, broken), *_frozen_warnings(site)]
     if is_program or verdict.outcome in ON_DIRECTML | {Outcome.UNKNOWN}:
         remarks += defects(site, verdict.target)
     return tuple(sorted((*remarks, *verdict.diagnostics), key=lambda v: v.severity != "error"))
@@ -195,7 +195,7 @@ def _check_unknown(site: SplitSite, unknown: Unknown, target: Target) -> Verdict
     errors = text_faults(site)
     broken = violations_at(desc, target.level) if desc else ()
     if desc and unknown.only_count_varies and not errors and not broken:
-        sizes = every_size(site, desc, unknown)
+        sizes = size_range(site, desc, unknown)
         return Verdict(site, target, desc, Outcome.RUNS_FOR_EVERY_SIZE, (), sizes=sizes)
     broken = broken_at_every_size(broken)
     note = make_violation("SPLIT-NODE-UNKNOWN", text=unknown.reason)
@@ -206,7 +206,7 @@ def _check_unknown(site: SplitSite, unknown: Unknown, target: Target) -> Verdict
     return Verdict(site, target, None, outcome, diagnostics, undecided=not errors)
 
 
-def _remarks(site: SplitSite, broken: Set[str]) -> Iterator[Violation]:
+def _site_remarks(site: SplitSite, broken: Set[str]) -> Iterator[Violation]:
     """What is to be said about a node, except for what the broken rules of the provider say."""
     if site.element_type == "STRING":  # what a warning says is of no use where DirectML is not
         return
@@ -215,7 +215,7 @@ def _remarks(site: SplitSite, broken: Set[str]) -> Iterator[Violation]:
             yield make_violation("SPLIT-NODE-SURPRISE", text=warning)
 
 
-def _frozen(site: SplitSite) -> Iterator[Violation]:
+def _frozen_warnings(site: SplitSite) -> Iterator[Violation]:
     """The warning about a split whose sizes an exporter froze."""
     if site.frozen:
         name, size = site.frozen
@@ -236,7 +236,7 @@ def _equivalent(
         return None, None
 
 
-def _minimum(verdict: Verdict) -> LevelReleases | None:
+def _minimum_releases(verdict: Verdict) -> LevelReleases | None:
     """The lowest level that accepts a split; None if none does, or if it is unknown.
 
     In a runtime, only where the level of the DirectML.dll is what is wrong.

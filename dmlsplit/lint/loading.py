@@ -110,7 +110,7 @@ def model_violations(model: OnnxModel, runtime: Runtime) -> Iterator[Violation]:
 
 def _version_violations(file: str, opset: int, ir: int, runtime: Runtime) -> Iterator[Violation]:
     """What is newer than a runtime loads, or may be: a model's operators, or its IR version."""
-    loaders = list(_loaders(opset, ir, runtime))
+    loaders = list(_newer_runtime_advice(opset, ir, runtime))
     pairs = (
         ("ORT-OPSET", "opset", opset, runtime.opset, runtime.sure_opset, conversion),
         ("ORT-IR-VERSION", "IR version", ir, runtime.ir, runtime.sure_ir, _setting_ir),
@@ -139,7 +139,7 @@ def _version_violations(file: str, opset: int, ir: int, runtime: Runtime) -> Ite
             yield make_violation("ORT-NOT-KNOWN", text=text, fix=fix)
 
 
-def _loaders(opset: int, ir: int, runtime: Runtime) -> Iterator[str]:
+def _newer_runtime_advice(opset: int, ir: int, runtime: Runtime) -> Iterator[str]:
     """The first releases of runtimes with DirectML that load a model for certain."""
     table = runtime_table()
     if runtime.release is None:

@@ -51,35 +51,32 @@ def cpu_violations(site: SplitSite, target: Target) -> Iterator[Violation]:
 def provider_violations(site: SplitSite, target: Target) -> Iterator[Violation]:
     """The provider's rules that a split breaks which it takes; DirectML's own are checked apart."""
     assert target.runtime is not None
-    provider = target.runtime.provider
-    count = len(site.shape or ())
-    limit = target.runtime.assumed_provider.maximum_rank.value
-    if count > limit:
-        # The descriptor may have fewer, because dimensions are merged.
-        allowed = f"at most {limit}"
-        text = f"the input of the node has {count} dimensions; the provider supports {allowed}"
-        yield make_violation(
-            "ORT-DIMENSION-COUNT",
-            "InputTensor",
-            field="DimensionCount",
-            found=str(count),
-            allowed=allowed,
-            text=text,
-            fix=_advice_of_first_release(
-                lambda release: release.provider.maximum_rank.value >= count
-            ),
-        )
+    yield from _rank_violations(site, target.runtime)
     match site.state:
         case Known(pieces=pieces) | Unknown(pieces=pieces) if pieces and any(pieces):
             yield from empty_pieces(pieces)
-    leave_at = provider.neighbours_leave_at.value if provider else None
-    if site.neighbours and leave_at and site.model_opset >= leave_at:
-        names = " and ".join(site.neighbours)
-        text = (
-            f"{names} next to it {'run' if len(site.neighbours) > 1 else 'runs'} on the CPU in a "
-            f"model of opset {site.model_opset}, so {_bytes_of(site)} cross between GPU and CPU"
-        )
-        yield make_violation("ORT-NEIGHBOURS", text=text)
+    yield from _neighbour_violations(site, target.runtime)
+
+
+def _rank_violations(site: SplitSite, runtime: Runtime) -> Iterator[Violation]:
+    """The violation of the greatest rank of the provider.
+
+    It is of the node: the descriptor may have fewer dimensions, because some are merged.
+    """
+    count = len(site.shape or ())
+    limit = runtime.assumed_provider.maximum_rank.value
+    if count <= limit:
+        return
+    allowed = f"at most {limit}"
+    yield make_violation(
+        "ORT-DIMENSION-COUNT",
+        "InputTensor",
+        field="DimensionCount",
+        found=str(count),
+        allowed=allowed,
+        text=f"the input of the node has {count} dimensions; the provider supports {allowed}",
+        fix=_advice_of_first_release(lambda release: release.provider.maximum_rank.value >= count),
+    )
 
 
 def empty_pieces(pieces: Iterable[int]) -> Iterator[Violation]:
@@ -99,6 +96,19 @@ def empty_pieces(pieces: Iterable[int]) -> Iterator[Violation]:
                 allowed="above 0",
                 text=text,
             )
+
+
+def _neighbour_violations(site: SplitSite, runtime: Runtime) -> Iterator[Violation]:
+    """The warning about neighbours of a split that the provider leaves to the CPU."""
+    leave_at = runtime.provider.neighbours_leave_at.value if runtime.provider else None
+    if not site.neighbours or not leave_at or site.model_opset < leave_at:
+        return
+    names = " and ".join(site.neighbours)
+    text = (
+        f"{names} next to it {'run' if len(site.neighbours) > 1 else 'runs'} on the CPU in a "
+        f"model of opset {site.model_opset}, so {_bytes_text(site)} cross between GPU and CPU"
+    )
+    yield make_violation("ORT-NEIGHBOURS", text=text)
 
 
 def _operator_reasons(site: SplitSite, target: Target) -> Iterator[Violation]:
@@ -206,7 +216,7 @@ def cpu_faults(site: SplitSite, target: Target) -> Iterator[Violation]:
         yield make_violation("ORT-EMPTY-LAST", text=text)
 
 
-def _bytes_of(site: SplitSite) -> str:
+def _bytes_text(site: SplitSite) -> str:
     """The bytes of the input, in words."""
     count = element_bytes(site.element_type)
     if count is None or not site.shape:

@@ -47,7 +47,7 @@ def runtime_verdict(site: SplitSite, target: Target) -> Verdict:
     reasons = tuple(onnxruntime.cpu_violations(site, target))
     if outcome := outcome_of_effects(reasons):
         return Verdict(site, target, None, outcome, reasons)
-    return _on_directml(site, target)
+    return _directml_verdict(site, target)
 
 
 def unreached_verdict(site: SplitSite, target: Target) -> Verdict | None:
@@ -60,26 +60,26 @@ def unreached_verdict(site: SplitSite, target: Target) -> Verdict | None:
     return None
 
 
-def _on_directml(site: SplitSite, target: Target) -> Verdict:
+def _directml_verdict(site: SplitSite, target: Target) -> Verdict:
     """The verdict about a node that the provider takes."""
     desc = _descriptor(site)
     state = site.state
     provider_rules = tuple(onnxruntime.provider_violations(site, target))
-    violations = (*provider_rules, *_broken(site, desc, target))
+    violations = (*provider_rules, *_broken_directml_rules(site, desc, target))
     if outcome := outcome_of_effects(violations):
         return Verdict(site, target, desc, outcome, violations)
     if isinstance(state, Known):
         return Verdict(site, target, desc, Outcome.RUNS, violations)
     assert isinstance(state, Unknown)  # an invalid node does not load, or fails
     if desc and state.only_count_varies:
-        sizes = every_size(site, desc, state)
+        sizes = size_range(site, desc, state)
         outcome = Outcome.RUNS_FOR_EVERY_SIZE
         return Verdict(site, target, desc, outcome, violations, sizes=sizes)
     note = make_violation("SPLIT-NODE-UNKNOWN", text=state.reason)
     return Verdict(site, target, None, Outcome.UNKNOWN, (*violations, note))
 
 
-def every_size(site: SplitSite, desc: SplitOperatorDesc, state: Unknown) -> SizeRange:
+def size_range(site: SplitSite, desc: SplitOperatorDesc, state: Unknown) -> SizeRange:
     """The sizes for which a verdict holds: larger ones only multiply the number of elements."""
     limit = UINT_MAX // desc.input_tensor.element_count
     names = tuple(name for name, _ in state.missing) or site.dynamic_dimensions
@@ -99,7 +99,7 @@ def _descriptor(site: SplitSite) -> SplitOperatorDesc | None:
     return None
 
 
-def _broken(
+def _broken_directml_rules(
     site: SplitSite, desc: SplitOperatorDesc | None, target: Target
 ) -> tuple[Violation, ...]:
     """DirectML's own rules that the provider's descriptor breaks, with what follows."""

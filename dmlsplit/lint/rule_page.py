@@ -14,8 +14,10 @@ from dmlsplit.directml.tensor import TensorDataType, TensorDesc
 from dmlsplit.directml.validation import minimum_feature_level, validate
 from dmlsplit.lint.rules import HRESULTS, hresult_text
 
-_NEWEST = str(NEWEST)  # the level of programs that name none
-_WIDEST = 76  # of a program
+# A program that names no level runs at this one.
+_NEWEST = str(NEWEST)
+# The most characters of a line of a program.
+_LINE_WIDTH = 76
 # Names in Python, and options, whose two hyphens would become a dash outside of code.
 _CODE = re.compile(r"(?<!\S)(--[a-z-]+|dml\.\w+)")
 _BASES = {
@@ -34,16 +36,16 @@ _ONNX_TYPES = {TensorDataType.FLOAT32: "float", TensorDataType.FLOAT64: "double"
 
 def rule_page(rule: Rule) -> str:
     """The page of a rule, with one first-level heading and a line for each paragraph."""
-    return "\n\n".join(_blocks(rule)) + "\n"
+    return "\n\n".join(_paragraphs(rule)) + "\n"
 
 
-def _blocks(rule: Rule) -> Iterator[str]:
+def _paragraphs(rule: Rule) -> Iterator[str]:
     """The paragraphs of a page."""
     example = example_of(rule)
     fence = "```text" if example.kind == "onnx" else "```python"
     yield f"# {rule.id}"
     yield _with_code(" ".join([rule.sentence, *_scope_notes(rule)]))
-    yield f"{_with_code(_at_run_time(rule))} {_basis(rule)}"
+    yield f"{_with_code(_run_time_effect(rule))} {_basis_sentence(rule)}"
     yield f"{'Rejected' if rule.severity == 'error' else 'Reported'}:"
     yield f"{fence}\n{example.broken}\n```"
     yield f"`{example.message}`"
@@ -76,7 +78,7 @@ def _with_code(text: str) -> str:
     return _CODE.sub(r"`\g<0>`", text)
 
 
-def _at_run_time(rule: Rule) -> str:
+def _run_time_effect(rule: Rule) -> str:
     """What happens if a program breaks the rule."""
     if rule.hresult is None:
         return rule.consequence
@@ -88,7 +90,7 @@ def _at_run_time(rule: Rule) -> str:
     return HRESULTS[rule.hresult][1].format(hresult_text(rule.hresult))
 
 
-def _basis(rule: Rule) -> str:
+def _basis_sentence(rule: Rule) -> str:
     """How the rule is known, with its source."""
     if rule.basis == "policy":
         _, _, why = rule.source.partition("; ")
@@ -121,21 +123,21 @@ def example_of(rule: Rule) -> Example:
     kept = (rule.kept or [Sample("", modified_split, _NEWEST)])[0]
     first = validate(broken.desc, broken.level).violations[0]
     if "level" in rule.fixable_by:
-        accepted = _model(broken.desc, str(minimum_feature_level(broken.desc)))
-        return Example("onnx", _model(broken.desc, broken.level), accepted, first.message)
-    return Example("python", _program(broken), _program(kept), first.message)
+        accepted = _model_text(broken.desc, str(minimum_feature_level(broken.desc)))
+        return Example("onnx", _model_text(broken.desc, broken.level), accepted, first.message)
+    return Example("python", _program_text(broken), _program_text(kept), first.message)
 
 
-def _model(desc: SplitOperatorDesc, level: str) -> str:
+def _model_text(desc: SplitOperatorDesc, level: str) -> str:
     """A model with one Split, as text, below the command that validates it."""
     names = "abcdefgh"[: desc.output_count]
     outputs = zip(names, desc.output_tensors, strict=True)
-    results = ", ".join(f"{_typed(tensor)} {name}" for name, tensor in outputs)
+    results = ", ".join(f"{_type_text(tensor)} {name}" for name, tensor in outputs)
     sizes = ", ".join(map(str, desc.split_sizes))
     return (
         f"# dmlsplit validate model.onnx --feature-level {level}\n"
         '<ir_version: 10, opset_import: ["" : 18]>\n'
-        f"net ({_typed(desc.input_tensor)} x)\n"
+        f"net ({_type_text(desc.input_tensor)} x)\n"
         f"    => ({results}) {{\n"
         f"  sizes = Constant <value = int64[{desc.output_count}] {{{sizes}}}> ()\n"
         f"  {', '.join(names)} = Split <axis = {desc.axis}> (x, sizes)\n"
@@ -143,36 +145,36 @@ def _model(desc: SplitOperatorDesc, level: str) -> str:
     )
 
 
-def _typed(tensor: TensorDesc) -> str:
+def _type_text(tensor: TensorDesc) -> str:
     """The type of a tensor in ONNX's text syntax."""
     name = _ONNX_TYPES.get(tensor.data_type, tensor.data_type.name.lower())
     return f"{name}[{','.join(map(str, tensor.sizes))}]"
 
 
-def _program(sample: Sample) -> str:
+def _program_text(sample: Sample) -> str:
     """A program that validates the descriptor of a sample."""
     level = "" if sample.level == _NEWEST else f', feature_level="{sample.level}"'
     about = [f"# {sample.about}"] if sample.about else []
-    lines = ["import dmlsplit as dml", "", *about, *_assignments(sample.desc)]
+    lines = ["import dmlsplit as dml", "", *about, *_descriptor_statements(sample.desc)]
     return "\n".join([*lines, f"print(dml.validate(desc{level}))"])
 
 
-def _assignments(desc: SplitOperatorDesc) -> Iterator[str]:
+def _descriptor_statements(desc: SplitOperatorDesc) -> Iterator[str]:
     """Python statements that make a descriptor."""
     x = desc.input_tensor
     axis = desc.axis
     sizes = desc.split_sizes
-    yield _tensor("x", x)
+    yield _tensor_statement("x", x)
     if sizes and desc == SplitOperatorDesc.from_sizes(x, axis=axis, sizes=sizes):
-        yield _assignment("desc", "SplitOperatorDesc.from_sizes", f"x, {axis=}, {sizes=}")
+        yield _call_statement("desc", "SplitOperatorDesc.from_sizes", f"x, {axis=}, {sizes=}")
         return
     outputs = {f"y{i}": tensor for i, tensor in enumerate(desc.output_tensors)}
-    yield from (_tensor(name, tensor) for name, tensor in outputs.items() if tensor != x)
+    yield from (_tensor_statement(name, tensor) for name, tensor in outputs.items() if tensor != x)
     names = ("x" if tensor == x else name for name, tensor in outputs.items())
-    yield _assignment("desc", "SplitOperatorDesc", f"x, [{', '.join(names)}], {axis=}")
+    yield _call_statement("desc", "SplitOperatorDesc", f"x, [{', '.join(names)}], {axis=}")
 
 
-def _tensor(name: str, tensor: TensorDesc) -> str:
+def _tensor_statement(name: str, tensor: TensorDesc) -> str:
     """A Python statement that makes a tensor, with those fields that are not the default."""
     fields = {field: getattr(tensor, field) for field in tensor.__slots__}
     plain = TensorDesc(data_type := fields.pop("data_type"), sizes := fields.pop("sizes"))
@@ -181,11 +183,12 @@ def _tensor(name: str, tensor: TensorDesc) -> str:
         del fields["total_tensor_size_in_bytes"]
     changed = {name: value for name, value in fields.items() if value != getattr(plain, name)}
     more = (f", {field}={value}" for field, value in changed.items())
-    return _assignment(name, "TensorDesc", f'"{data_type.name}", {sizes}{"".join(more)}')
+    return _call_statement(name, "TensorDesc", f'"{data_type.name}", {sizes}{"".join(more)}')
 
 
-def _assignment(name: str, function: str, arguments: str) -> str:
+def _call_statement(name: str, function: str, arguments: str) -> str:
     """A Python statement that calls a function of dmlsplit."""
     line = f"dml.{function}({arguments})"
-    fits = len("desc = ") + len(line) <= _WIDEST
+    # All names count as long as the longest one, so that equal calls are broken alike.
+    fits = len("desc = ") + len(line) <= _LINE_WIDTH
     return f"{name} = " + (line if fits else f"dml.{function}(\n    {arguments}\n)")

@@ -70,11 +70,16 @@ class Release:
     """A minor release of ONNX Runtime, such as 1.24."""
 
     version: Version
-    directml: Cell  # of str: the DirectML.dll in its package
-    opset: Cell  # of int: the newest operator set of ai.onnx that it loads
-    ir: Cell  # of int: the newest IR version that it loads
-    page: Cell  # of int: the newest operator set that the provider's page names
-    has_package: bool  # with the provider
+    # A str: the version of the DirectML.dll in its package.
+    directml: Cell
+    # An int: the newest operator set of ai.onnx that it loads.
+    opset: Cell
+    # An int: the newest IR version that it loads.
+    ir: Cell
+    # An int: the newest operator set that the provider's page names.
+    page: Cell
+    # Whether the release has a package with the provider.
+    has_package: bool
     provider: Provider
 
     def __str__(self) -> str:
@@ -87,7 +92,9 @@ class WindowsMl(NamedTuple):
     build: int
     opset: Cell
     ir: Cell
-    sure_opset: Cell  # of int: it loads, whatever the limit is
+    # An int each: an operator set and an IR version that it loads for certain, even if the newest
+    # ones are not known.
+    sure_opset: Cell
     sure_ir: Cell
 
 
@@ -95,7 +102,8 @@ class WindowsMlPackage(NamedTuple):
     """A version of the new Windows ML, with the release of ONNX Runtime inside."""
 
     version: Version
-    onnxruntime: Cell  # of Version
+    # A Version: the release of ONNX Runtime.
+    onnxruntime: Cell
     directml: Cell
 
 

@@ -108,8 +108,10 @@ class LevelReleases:
     """The lowest level that accepts a split, and the first releases with that level."""
 
     level: FeatureLevel
-    directml: str  # first widely available version
-    windows: WindowsBuild | None  # first whose own DirectML.dll has it; None if undocumented
+    # The first version of DirectML with the level that was widely available.
+    directml: str
+    # The first build of Windows whose own DirectML.dll has the level; None if none is documented.
+    windows: WindowsBuild | None
 
     @property
     def cells(self) -> tuple[str, str, str]:
@@ -183,17 +185,13 @@ def resolve_target(
             "Fix: give one of them; only --directml may be given in addition to --ort"
         )
     if ort is not None:
-        return _with_dll(_onnxruntime(ort), directml)
+        return _release_target(_ort_release(ort), directml)
     if winml is not None:
-        return _windows_ml(winml)
+        return _windows_ml_target(winml)
     if directml is not None:
-        return _own_dll(directml)
+        return _dll_target(directml)
     if windows is not None:
-        build = build_number("--windows", windows)
-        level = level_for_windows(build, "--windows")
-        newest = max(row.windows.build for row in support_table().values() if row.windows)
-        name = f"Windows build {_as_checked(str(build), (build,), (newest,))}"
-        return Target(level, name, directml=directml_version(support_table()[level].directml))
+        return _windows_target(windows)
     level = max(FeatureLevel)
     if feature_level is not None:
         level = parse_level(feature_level, "--feature-level")
@@ -205,32 +203,42 @@ def default_target() -> Target:
     return resolve_target(ort="")
 
 
-def _own_dll(text: str) -> Target:
+def _dll_target(text: str) -> Target:
     """A program that calls this DirectML.dll."""
     level = level_for_directml(text, "--directml")
     dll = directml_version(text)
     # The third part of a version does not change the level.
     newest = max(directml_version(row.directml)[:2] for row in support_table().values())
-    return Target(level, f"DirectML {_as_checked(text.strip(), dll[:2], newest)}", directml=dll)
+    name = f"DirectML {_checked_version(text.strip(), dll[:2], newest)}"
+    return Target(level, name, directml=dll)
 
 
-def _with_dll(release: Release, directml: str | None) -> Target:
+def _windows_target(text: str) -> Target:
+    """A program that calls the DirectML.dll in a build of Windows."""
+    build = build_number("--windows", text)
+    level = level_for_windows(build, "--windows")
+    newest = max(row.windows.build for row in support_table().values() if row.windows)
+    name = f"Windows build {_checked_version(str(build), (build,), (newest,))}"
+    return Target(level, name, directml=directml_version(support_table()[level].directml))
+
+
+def _release_target(release: Release, directml: str | None) -> Target:
     """A release of ONNX Runtime with the DirectML.dll of its package, or with another one."""
     facts = release.provider
     runtime = _runtime(f"ONNX Runtime {release}", release)
     text = directml or release.directml.value
     if text is None:  # the provider does not start with a lower level than it asks for
         return Target(facts.minimum_level.value, "", runtime, is_lower_bound=True)
-    dll = _own_dll(text)
+    dll = _dll_target(text)
     return Target(dll.level, dll.dll, runtime, dll.directml)
 
 
-def _onnxruntime(text: str) -> Release:
+def _ort_release(text: str) -> Release:
     """The release of ONNX Runtime that ``--ort`` names."""
     table = runtime_table()
     if not text:
         return table.newest
-    release_version = _version("--ort", text, "1.24 or 1.24.4")[:2]
+    release_version = _option_version("--ort", text, "1.24 or 1.24.4")[:2]
     first = table.onnxruntime[0]
     newest = table.newest
     if release_version < first.version:
@@ -251,13 +259,13 @@ def _onnxruntime(text: str) -> Release:
     )
 
 
-def _windows_ml(text: str) -> Target:
+def _windows_ml_target(text: str) -> Target:
     """The Windows ML that ``--winml`` names: that of a Windows build, or a package."""
     table = runtime_table()
     if not re.fullmatch(r"[0-9]{1,3}\.[0-9]{1,3}(\.[0-9]{1,9})*", text.strip()) or re.fullmatch(
         _BUILD, text.strip()
     ):
-        return _built_in(build_number("--winml", text), table.windows_ml)
+        return _windows_build_target(build_number("--winml", text), table.windows_ml)
     package_version = version(text.strip())[:2]
     package = next((row for row in table.packages if row.version == package_version), None)
     if package is None:
@@ -267,7 +275,7 @@ def _windows_ml(text: str) -> Target:
             "such as 22621"
         )
     release = next(r for r in table.onnxruntime if r.version == package.onnxruntime.value)
-    dll = _own_dll(package.directml.value)
+    dll = _dll_target(package.directml.value)
     name = f"Windows ML {version_text(package_version)} with ONNX Runtime {release}"
     return Target(dll.level, dll.dll, _runtime(name, release), dll.directml)
 
@@ -285,7 +293,7 @@ def _runtime(name: str, release: Release) -> Runtime:
     )
 
 
-def _built_in(build: int, rows: tuple[WindowsMl, ...]) -> Target:
+def _windows_build_target(build: int, rows: tuple[WindowsMl, ...]) -> Target:
     """The Windows ML in a build of Windows, and the DirectML.dll of that build."""
     level = level_for_windows(build, "--winml")
     row = [row for row in rows if row.build <= build][-1]
@@ -302,7 +310,7 @@ def _built_in(build: int, rows: tuple[WindowsMl, ...]) -> Target:
     return Target(level, f"DirectML {dll}", runtime, directml_version(dll))
 
 
-def _as_checked(text: str, number: Version, newest: Version) -> str:
+def _checked_version(text: str, number: Version, newest: Version) -> str:
     """A version, and if it is newer than any known, the newest known one."""
     return (
         text if number <= newest else f"{text}, checked as {version_text(newest)}, the newest known"
@@ -323,7 +331,7 @@ _FIRST_BUILDS = {
     "24H2": "Windows 11 24H2 is 26100",
     "25H2": "Windows 11 25H2 is 26200",
 }
-# 22621, 10.0.22621 or 10.0.22621.1848. Only numbers in groups are used.
+# A build such as 22621, 10.0.22621 or 10.0.22621.1848; its number is in one of the two groups.
 _BUILD = r"([0-9]{1,9})|10\.0\.([0-9]{1,9})(?:\.[0-9]{1,9})?"
 
 
@@ -340,7 +348,7 @@ def build_number(option: str, text: str) -> int:
     return int(match[1] or match[2])
 
 
-def _version(option: str, text: str, example: str) -> Version:
+def _option_version(option: str, text: str, example: str) -> Version:
     """The version that an option gives."""
     try:
         return version(text.strip())

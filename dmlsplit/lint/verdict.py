@@ -30,7 +30,8 @@ class Outcome(StrEnum):
     NEVER_RUNS = "never runs"
 
 
-# Outcomes that count as refused: by default, and with --allow equivalent.
+# The outcomes that count as refused by default. With --allow equivalent, it is those of
+# WITHOUT_EQUIVALENT.
 FAILING = frozenset(
     {
         Outcome.NOT_LOADED,
@@ -42,13 +43,14 @@ FAILING = frozenset(
     }
 )
 WITHOUT_EQUIVALENT = FAILING - {Outcome.EQUIVALENT}
-# DirectML does not get the node, and nothing is wrong.
+# The outcomes of nodes that do not reach DirectML, where nothing is wrong with that.
 UNREACHED = frozenset({Outcome.FOLDED, Outcome.NEVER_RUNS})
 ON_DIRECTML = frozenset({Outcome.RUNS, Outcome.RUNS_FOR_EVERY_SIZE})
 ACCEPTED = ON_DIRECTML | UNREACHED
-# A change of the model may make DirectML run the split.
+# The outcomes of nodes that DirectML may run once the model is changed.
 CHANGEABLE = FAILING | {Outcome.ON_CPU}
-# A name of a dimension that is not one word. Names of values may have a / or - in them.
+# Matches the name of a dimension that is an expression, which is shown in brackets. A single / or -
+# is not a sign of one, because names of values contain them.
 _EXPRESSION = re.compile(r"[\s+*%]|//")
 
 
@@ -60,7 +62,8 @@ class SizeRange(NamedTuple):
 
     def __str__(self) -> str:
         names = self.names
-        if len(names) > 1:  # torch.onnx names dimensions after expressions, such as s27 - 1
+        # torch.onnx names dimensions after expressions, such as s27 - 1.
+        if len(names) > 1:
             names = tuple(f"({n})" if _EXPRESSION.search(n) else n for n in names)
         return f"{' * '.join(names)} from 1 to {self.maximum_product:,}"
 
@@ -157,9 +160,11 @@ class ModelVerdict:
 
     file: str
     target: Target
-    outcome: Outcome  # NOT_LOADED or UNKNOWN
+    # NOT_LOADED or UNKNOWN.
+    outcome: Outcome
     diagnostics: tuple[Violation, ...]
-    fixes: tuple[str, ...]  # as in `Verdict`
+    # What to change: any one suffices.
+    fixes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,13 +28,17 @@ SKIPPED = "hidden or in a virtual environment"
 class Scan:
     """The result of scanning some files."""
 
-    sites: tuple[SplitSite, ...]  # in the order of the files
-    unreadable: tuple[tuple[str, str], ...]  # each file that cannot be read, and why in one line
+    # The splits, in the order of the files.
+    sites: tuple[SplitSite, ...]
+    # The files that cannot be read, and why, in one line each.
+    unreadable: tuple[tuple[str, str], ...]
     files: tuple[str, ...] = ()
-    skipped_count: int = 0  # models that a search of folders skipped
-    # Dimensions that none of several models has, each with what to give instead.
+    # How many models the search of folders skipped.
+    skipped_count: int = 0
+    # The names of dimensions that none of several models has, each with what to give instead.
     unused: tuple[tuple[str, str], ...] = ()
-    without_splits: tuple[OnnxModel, ...] = ()  # a runtime may not load them either
+    # The ONNX models without a split, which a runtime may still refuse to load.
+    without_splits: tuple[OnnxModel, ...] = ()
 
     def inputs(self) -> Iterator[str]:
         """The files, and those in which models keep their weights and values."""
@@ -56,9 +60,12 @@ class FileScan(NamedTuple):
 class _Search(NamedTuple):
     """The files that paths stand for."""
 
-    files: dict[str, int]  # with the bytes of each
-    skipped: set[str]  # by a search of folders
-    unreadable: list[tuple[str, str]]  # as `Scan.unreadable`
+    # The bytes of each file, in the order of the paths.
+    files: dict[str, int]
+    # The models that the search of folders skipped.
+    skipped: set[str]
+    # The paths that cannot be read, and why, in one line each.
+    unreadable: list[tuple[str, str]]
 
 
 def _data_files(model: Path) -> Iterable[Path]:
@@ -126,7 +133,7 @@ def _search(paths: Iterable[str], *, include_hidden: bool) -> _Search:
 
 
 def _unused_sizes(dimensions: "FixedSizes", files: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """The names of the sizes that no model has, as `Scan.unused`; an error for a single model."""
+    """The names of sizes that no model has, with what to give instead; an error for one model."""
     models = [file for file in files if file.lower().endswith(".onnx")]
     # CI may pass many models, or only changed ones, so there an unused name is not a mistake.
     if len(models) < 2:
@@ -150,7 +157,7 @@ def model_files(paths: Sequence[str], *, include_hidden: bool = False) -> list[t
 
 
 def _root(path: str) -> str:
-    """The folder that the files of a path are relative to, as in `model_files`."""
+    """The folder that the files of a path are relative to; `model_files` says which."""
     if Path(path).is_dir():
         return path
     if Path(path).exists():

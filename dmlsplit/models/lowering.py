@@ -9,9 +9,6 @@ from dmlsplit.directml.tensor import TensorDataType, TensorDesc
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.models.site import Known, Unknown, UnknownSplitError
 
-# A split with more outputs than this must be a mistake, and each output costs memory.
-MAX_SPLIT_OUTPUTS = 2**20
-
 
 @dataclass(frozen=True, slots=True)
 class Lowering:

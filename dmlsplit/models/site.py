@@ -41,7 +41,8 @@ class Cause(StrEnum):
 class ProviderRemark(Note):
     """A warning that a rule of ONNX Runtime's DirectML provider also states."""
 
-    rule: str  # its id
+    # The id of the rule.
+    rule: str
 
     def __new__(cls, fault: str, rule: str = "", fix: str = "") -> Self:
         """What is wrong, the rule, and the fix."""
@@ -177,7 +178,8 @@ class Unknown:
 
 
 State = Known | Invalid | Unknown
-NodePath = tuple[int | str, ...]  # as `SplitSite.path`
+# The path to a node, or to a graph; see `SplitSite.path`.
+NodePath = tuple[int | str, ...]
 # The step of a path from a node that calls a function, or from the name of one that no node calls,
 # into its body.
 FUNCTION_BODY = "()"
@@ -187,7 +189,8 @@ class Taken(NamedTuple):
     """A node that takes one piece out of a sequence: SequenceAt at a constant position."""
 
     path: NodePath
-    position: int  # from the end if it is negative
+    # The index of the piece; a negative one counts from the end.
+    position: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,10 @@ from dmlsplit.self_test.environment import Check, CheckState
 from dmlsplit.self_test.kernels import case_bind
 from dmlsplit.self_test.memory import GpuMemory, Memory
 
-OUTPUT_BYTES = 1 << 32  # 4 GiB, which the widest output exceeds
-MORE_BYTES = 1 << 25  # by which it does: more than a block or chunk of any kernel
-# Of such an output, only one part in this number is compared, to save the time of reading it back.
+# The widest output exceeds 4 GiB, by more bytes than a block or chunk of any kernel has.
+OUTPUT_BYTES = 1 << 32
+MORE_BYTES = 1 << 25
+# Only one part in this number of such an output is compared, to save the time of reading it back.
 STEP = 8
 
 
@@ -105,5 +106,5 @@ def _compare_large(case: Case, backend: Backend, memory: Memory) -> CaseResult |
     if not source or not target:
         return None
     bind = case_bind(case, backend.compile(case.geometry))
-    large.place(case, bind, memory, source, target)()
-    return large.check(case, memory, target, STEP)
+    large.prepared_copy(case, bind, memory, source, target)()
+    return large.compare_outputs(case, memory, target, STEP)

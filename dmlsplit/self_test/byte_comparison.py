@@ -12,7 +12,8 @@ from dmlsplit.self_test.memory import ALIGNMENT, Buffer, Memory
 
 # Bytes before and after each tensor, which no split may write.
 GUARD = ALIGNMENT
-Bind = Callable[[int, Sequence[int]], BoundCopy]  # `Program.bind`
+# `Program.bind`, or a function that replaces it.
+Bind = Callable[[int, Sequence[int]], BoundCopy]
 
 
 class Difference(NamedTuple):
@@ -32,7 +33,8 @@ class CaseResult(NamedTuple):
 
     case: Case
     difference: Difference | None
-    digest: str  # of all bytes of the outputs
+    # A digest of all bytes of the outputs.
+    digest: str
 
 
 def compare(case: Case, bind: Bind, memory: Memory, source: int | None = None) -> CaseResult:
@@ -41,8 +43,8 @@ def compare(case: Case, bind: Bind, memory: Memory, source: int | None = None) -
     If `source` is given, the input's first element is at that address, in memory of the caller.
     """
     data = case.data()
-    buffers = [memory.upload(image) for image in _images(case, data)]
-    starts = _starts(case)
+    buffers = [memory.upload(image) for image in _initial_images(case, data)]
+    starts = _tensor_starts(case)
     tensors = (case.source, *case.output_tensors)
     input_address, *output_addresses = (
         buffer.address + start + tensor.origin
@@ -53,43 +55,47 @@ def compare(case: Case, bind: Bind, memory: Memory, source: int | None = None) -
         replay = memory.capture(copy)
         replay()
         data = case.data(1)
-        for buffer, image in zip(buffers, _images(case, data), strict=True):
+        for buffer, image in zip(buffers, _initial_images(case, data), strict=True):
             memory.write(buffer, image)
         replay()
     elif case.mode is Mode.STREAM:
         memory.on_stream(copy)
     else:
         copy()
-    return _outcome(case, data, buffers, memory)
+    return _case_result(case, data, buffers, memory)
 
 
-def _starts(case: Case) -> list[int]:
+def _tensor_starts(case: Case) -> list[int]:
     """Where the input and each output begin in their buffers."""
     return [GUARD + phase for phase in (case.phases[0], *case.output_phases)]
 
 
-def _images(case: Case, data: np.ndarray) -> Iterator[np.ndarray]:
+def _initial_images(case: Case, data: np.ndarray) -> Iterator[np.ndarray]:
     """The input's buffer with its data, and the buffers of the outputs before the split."""
     empty = (np.full(tensor.size, SENTINEL, np.uint8) for tensor in case.output_tensors)
-    return _in_buffers(case, [data, *empty])
+    return _buffer_images(case, [data, *empty])
 
 
-def _in_buffers(case: Case, contents: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+def _buffer_images(case: Case, contents: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
     """Buffers of the input and the outputs, with guards around these contents."""
     guards = [AROUND_INPUT, *[SENTINEL] * len(case.sizes)]
-    for start, guard, content in zip(_starts(case), guards, contents, strict=True):
+    for start, guard, content in zip(_tensor_starts(case), guards, contents, strict=True):
         image = np.full(start + content.size + GUARD, guard, np.uint8)
         image[start : start + content.size] = content
         yield image
 
 
-def _outcome(case: Case, data: np.ndarray, buffers: Sequence[Buffer], memory: Memory) -> CaseResult:
+def _case_result(
+    case: Case, data: np.ndarray, buffers: Sequence[Buffer], memory: Memory
+) -> CaseResult:
     """Compare the buffers with what they hold after a right split of `data`."""
     names = ["input", *(f"output {number}" for number in range(len(case.sizes)))]
     contents = [data, *case.expected(data)]
     digest = sha256()
     first_difference = None
-    rows = zip(names, contents, _in_buffers(case, contents), buffers, _starts(case), strict=True)
+    rows = zip(
+        names, contents, _buffer_images(case, contents), buffers, _tensor_starts(case), strict=True
+    )
     for name, content, image, buffer, start in rows:
         actual = memory.read(buffer)
         digest.update(actual[start : start + content.size].tobytes())

@@ -53,9 +53,11 @@ class Tensor(NamedTuple):
 class Mode(StrEnum):
     """How a split is dispatched."""
 
-    LAUNCH = "launch"  # on the current stream
+    # On the current stream.
+    LAUNCH = "launch"
     STREAM = "second stream"
-    GRAPH = "graph replay"  # with other data than the capture had
+    # The graph is replayed with other data than it was captured with.
+    GRAPH = "graph replay"
 
 
 @dataclass(frozen=True)
@@ -65,10 +67,13 @@ class Case:
     name: str
     shape: tuple[int, ...]
     sizes: tuple[int, ...]
-    width: int = 1  # bytes of an element
-    phases: tuple[int, int] = (0, 0)  # of the input's and the first output's address, modulo 16
+    # The bytes of an element.
+    width: int = 1
+    # The addresses of the input and of the first output, modulo 16.
+    phases: tuple[int, int] = (0, 0)
     axis: int = -1
-    strides: tuple[int, ...] | None = None  # of the input, in elements; None: packed
+    # The strides of the input and of each output, in elements; None if it is packed.
+    strides: tuple[int, ...] | None = None
     output_strides: tuple[tuple[int, ...], ...] | None = None
     mode: Mode = Mode.LAUNCH
     # The SMs of the GPU that the split is planned for; None: those of the tested GPU. Planned for a

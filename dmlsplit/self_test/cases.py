@@ -82,30 +82,30 @@ def cases(limits: DeviceLimits) -> Iterator[Case]:
     # captured before its first launch, where lazy loading would make the capture fail.
     for case, mode in zip(LAYOUTS, cycle((Mode.GRAPH, Mode.STREAM)), strict=False):
         yield from (replace(case, mode=mode), case)
-    loops = list(_in_loops())
+    loops = list(_loop_cases())
     yield from loops
-    yield from _remainders()
-    yield from _on_other_paths((*LAYOUTS, *loops), limits)
+    yield from _remainder_cases()
+    yield from _path_cases((*LAYOUTS, *loops), limits)
 
 
-def _in_loops() -> Iterator[Case]:
+def _loop_cases() -> Iterator[Case]:
     """Rows of `strided` and planes of `transpose`, in loops that cannot be merged."""
     for depth in range(len(_LOOP_SIZES) + 1):
         loops = _LOOP_SIZES[:depth]
         rows = (*loops, 24)
-        outer = _spread(loops, 80)
+        outer = _spread_strides(loops, 80)
         for sizes in ((10, 14), (12, 12)):
             name = f"rows of {sizes[0]} in {depth} loops"
             yield Case(name, rows, sizes, phases=(0, 2), strides=(*outer, 3))
         if depth < len(_LOOP_SIZES):
             planes = (*loops, 9, 24)
-            outer = _spread(loops, 24 * 11)
+            outer = _spread_strides(loops, 24 * 11)
             strides = (*outer, 1, 11)
             phases = (0, 0) if depth % 2 else (2, 6)
             yield Case(f"planes in {depth} loops", planes, (8, 16), 2, phases, -1, strides)
 
 
-def _spread(loops: tuple[int, ...], inner: int) -> tuple[int, ...]:
+def _spread_strides(loops: tuple[int, ...], inner: int) -> tuple[int, ...]:
     """Strides of loops around `inner` elements, with gaps."""
     strides: list[int] = []
     for size in reversed(loops):
@@ -114,7 +114,7 @@ def _spread(loops: tuple[int, ...], inner: int) -> tuple[int, ...]:
     return tuple(strides)
 
 
-def _remainders() -> Iterator[Case]:
+def _remainder_cases() -> Iterator[Case]:
     """All numbers of rows modulo 64, for each kernel."""
     for rows in range(64, 128):
         yield Case(f"{rows} rows of wide columns", (rows, 1100), (512, 588), phases=(0, 3))
@@ -123,12 +123,12 @@ def _remainders() -> Iterator[Case]:
         yield Case(f"{rows} transposed rows", (rows, 48), (16, 32), 2, (2, 6), strides=(1, rows))
 
 
-def _on_other_paths(layouts: Iterable[Case], limits: DeviceLimits) -> Iterator[Case]:
+def _path_cases(layouts: Iterable[Case], limits: DeviceLimits) -> Iterator[Case]:
     """Layouts with enough rows that a launch makes two choices which no earlier launch made."""
     known_pairs: set[Pair] = set()
     for layout, sm_count in product(filter(_can_grow, layouts), _SM_COUNTS):
         for rows in _row_counts(layout, limits._replace(sm_count=sm_count)):
-            case = _of_rows(layout, rows, sm_count)
+            case = _case_of_rows(layout, rows, sm_count)
             pairs = pairs_of(planned(case, limits))
             if not pairs <= known_pairs:
                 yield case
@@ -139,7 +139,7 @@ def _row_counts(layout: Case, limits: DeviceLimits) -> Iterator[int]:
     """Numbers of rows: some that double, and those around multiples of a tile or chunk."""
     row_bytes = layout.source.size // layout.shape[0]
     for rows in _ROWS[: bisect_right(_ROWS, MAX_BYTES // row_bytes)]:
-        launches = planned(_of_rows(layout, rows, limits.sm_count), limits)
+        launches = planned(_case_of_rows(layout, rows, limits.sm_count), limits)
         edges = {rows // step * step for step in map(row_step, launches)} - {0}
         yield from sorted({rows, *(edge + more for edge in edges for more in (-1, 0, 1))} - {0})
 
@@ -154,7 +154,7 @@ def _can_grow(layout: Case) -> bool:
     return layout.axis % len(layout.shape) != 0 and all(apart)
 
 
-def _of_rows(layout: Case, rows: int, sm_count: int) -> Case:
+def _case_of_rows(layout: Case, rows: int, sm_count: int) -> Case:
     """A layout with another number of rows, planned for a GPU of so many SMs."""
     name = f"{layout.name}, {rows} rows for {counted(sm_count, 'SM')}"
     return replace(layout, name=name, shape=(rows, *layout.shape[1:]), sm_count=sm_count)

@@ -17,7 +17,8 @@ from dmlsplit.backends.cuda import cupy_driver as driver
 from dmlsplit.backends.cuda import installation, libcuda
 from dmlsplit.backends.cuda.gpus import gpu_of_device
 from dmlsplit.backends.cuda.installation import cuda_version_text
-from dmlsplit.backends.cuda.nvml import device_at
+from dmlsplit.backends.cuda.launch import DeviceLimits
+from dmlsplit.backends.cuda.nvml import CudaDevice, device_at
 from dmlsplit.errors import DmlError, one_line
 from dmlsplit.self_test.memory import ALIGNMENT, GpuMemory, Memory
 
@@ -80,9 +81,8 @@ def _system() -> Iterator[str]:
 
 
 def _gpu_checks(device_number: int) -> Iterator[Check]:
-    """Versions and limits of the GPU, and what may slow it down."""
+    """Versions and limits of the GPU by CUDA, and what NVML adds."""
     loaded = driver.load()
-    gpu = device_at(device_number)
     versions = driver.versions_of(loaded.cupy)
     limits = loaded.limits(device_number)
     nvrtc = ".".join(map(str, versions.nvrtc or ()))
@@ -93,9 +93,15 @@ def _gpu_checks(device_number: int) -> Iterator[Check]:
     text = f"{limits.sm_count} SMs, {limits.l2_bytes >> 20} MiB of L2 cache"
     text += f", {limits.parameter_bytes} bytes of parameters"
     yield Check("GPU", CheckState.OK, f"{loaded.name(device_number)}, {text}")
+    gpu = device_at(device_number)
     if gpu is None:
         yield Check("NVML", CheckState.WARN, "it does not list this device; clocks are unknown")
-        return
+    else:
+        yield from _nvml_checks(gpu, limits)
+
+
+def _nvml_checks(gpu: CudaDevice, limits: DeviceLimits) -> Iterator[Check]:
+    """Which GPU it is, what may slow it down, and whether its figures are as documented."""
     address = ":".join(f"{part:02x}" for part in gpu.bus_id or ())
     yield Check("NVML", CheckState.OK, f"index {gpu.index}, PCI {address}, driver {gpu.driver}")
     if gpu.is_divided:

@@ -26,12 +26,16 @@ FAULTY = f"    *reinterpret_cast<Byte*>(&value) ^= 1;\n{STORE}"
 
 
 class Programs(NamedTuple):
-    """The programs of a device. Registers and bytes are of a thread."""
+    """The programs of a device."""
 
-    kernels: tuple[str, ...]  # their names, one for each program
-    seconds: float  # to compile, or to read from disk, and to load
-    registers: int  # the most
-    spilled_bytes: int  # the most local memory, which kernels should not use
+    # The name of the kernel of each program.
+    kernels: tuple[str, ...]
+    # The time to compile them, or to read them from disk, and to load them.
+    seconds: float
+    # The most registers, and the most bytes of local memory, of a thread. Kernels should use no
+    # local memory.
+    registers: int
+    spilled_bytes: int
 
 
 def planned(case: Case, limits: DeviceLimits) -> tuple[KernelLaunch, ...]:

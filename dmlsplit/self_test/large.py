@@ -16,8 +16,10 @@ from dmlsplit.self_test.byte_comparison import GUARD, Bind, CaseResult, differen
 from dmlsplit.self_test.case import SENTINEL, Case
 from dmlsplit.self_test.memory import ALIGNMENT, Buffer, Memory
 
-BLOCK_BYTES = 1 << 20  # of the input that is repeated, about
-PART_BYTES = 16 << 20  # of an output that is read back at once, about
+# About the bytes of the block that the input repeats.
+BLOCK_BYTES = 1 << 20
+# About the bytes of an output that are read back at once.
+PART_BYTES = 16 << 20
 
 
 def source_bytes(case: Case) -> int:
@@ -27,27 +29,31 @@ def source_bytes(case: Case) -> int:
 
 def target_bytes(case: Case) -> int:
     """The size of the buffer of all outputs."""
-    return _starts(case)[-1] + case.output_tensors[-1].size + GUARD
+    return _output_starts(case)[-1] + case.output_tensors[-1].size + GUARD
 
 
-def place(case: Case, bind: Bind, memory: Memory, source: Buffer, target: Buffer) -> BoundCopy:
+def prepared_copy(
+    case: Case, bind: Bind, memory: Memory, source: Buffer, target: Buffer
+) -> BoundCopy:
     """The copy of a split; its input has the data, and its outputs the sentinel."""
     memory.fill(target, SENTINEL)
-    repeat(memory, _after(source, case.phases[0]), _block(case).data(), case.source.size)
-    addresses = [target.address + start for start in _starts(case)]
+    fill_with_copies(
+        memory, _buffer_after(source, case.phases[0]), _block(case).data(), case.source.size
+    )
+    addresses = [target.address + start for start in _output_starts(case)]
     return bind(source.address + case.phases[0], addresses)
 
 
-def check(case: Case, memory: Memory, target: Buffer, step: int = 1) -> CaseResult:
+def compare_outputs(case: Case, memory: Memory, target: Buffer, step: int = 1) -> CaseResult:
     """Compare the outputs, or one in `step` parts of them, and what surrounds them."""
     pieces = list(_block(case).expected(_block(case).data()))
     if _is_joined(case):
         pieces *= len(case.sizes)
     digest = sha256()
     first_difference = None
-    outputs = zip(case.output_tensors, pieces, _starts(case), strict=True)
+    outputs = zip(case.output_tensors, pieces, _output_starts(case), strict=True)
     for number, (tensor, piece, start) in enumerate(outputs):
-        for begin, expected in _parts(tensor.size, piece, step):
+        for begin, expected in _expected_parts(tensor.size, piece, step):
             actual = memory.read(target, start + begin, start + begin + expected.size)
             name = f"output {number}"
             first_difference = first_difference or difference(name, begin, actual, expected)
@@ -56,12 +62,12 @@ def check(case: Case, memory: Memory, target: Buffer, step: int = 1) -> CaseResu
     return CaseResult(case, first_difference, digest.hexdigest()[:16])
 
 
-def repeat(memory: Memory, buffer: Buffer, block: np.ndarray, size: int) -> None:
+def fill_with_copies(memory: Memory, buffer: Buffer, block: np.ndarray, size: int) -> None:
     """Fill a buffer's first `size` bytes with copies of a block."""
     memory.write(buffer, block[:size])
     filled = block.size
     while filled < size:
-        memory.plain_copy(buffer, _after(buffer, filled), min(filled, size - filled))()
+        memory.plain_copy(buffer, _buffer_after(buffer, filled), min(filled, size - filled))()
         filled *= 2
 
 
@@ -80,7 +86,7 @@ def _is_joined(case: Case) -> bool:
     return case.axis == 0
 
 
-def _starts(case: Case) -> list[int]:
+def _output_starts(case: Case) -> list[int]:
     """Where each output begins in the buffer of all."""
     starts = []
     end = 0
@@ -90,7 +96,7 @@ def _starts(case: Case) -> list[int]:
     return starts
 
 
-def _parts(size: int, piece: np.ndarray, step: int) -> Iterator[tuple[int, np.ndarray]]:
+def _expected_parts(size: int, piece: np.ndarray, step: int) -> Iterator[tuple[int, np.ndarray]]:
     """The expected bytes of an output that repeats `piece`, by parts, and around it."""
     around = np.full(GUARD, SENTINEL, np.uint8)
     part = np.tile(piece, ceil_div(min(PART_BYTES, size), piece.size))
@@ -101,6 +107,6 @@ def _parts(size: int, piece: np.ndarray, step: int) -> Iterator[tuple[int, np.nd
     yield size, around
 
 
-def _after(buffer: Buffer, begin: int) -> Buffer:
+def _buffer_after(buffer: Buffer, begin: int) -> Buffer:
     """The buffer without its first bytes."""
     return Buffer(buffer.address + begin, buffer.owner[begin:])

@@ -12,17 +12,20 @@ from typing import Any, NamedTuple
 from dmlsplit.backends.cuda.launch import DIVISOR, VECTOR, Divisor, KernelLaunch
 from dmlsplit.geometry import ceil_div
 
-Values = Mapping[str, Any]  # constants and arguments by name
+# The constants of a kernel, or the arguments of a launch, by name.
+Values = Mapping[str, Any]
+# A constant or an argument that decides which way a kernel takes, and its value.
 Choice = tuple[str, int]
 Choices = tuple[Choice, ...]
-Pair = tuple[str, Choice, Choice]  # of a kernel
+# The name of a kernel, and two choices of it.
+Pair = tuple[str, Choice, Choice]
 
 
 class Path(NamedTuple):
     """Which way a launch takes."""
 
     kernel: str
-    constants: Choices  # those that choose between two ways
+    constants: Choices
     arguments: Choices
 
     @property

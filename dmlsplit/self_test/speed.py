@@ -17,9 +17,11 @@ from dmlsplit.self_test.byte_comparison import CaseResult
 from dmlsplit.self_test.case import Case
 from dmlsplit.self_test.memory import GpuMemory, Memory
 
-MAX_BYTES = 256 << 20  # of an input
-MIN_BYTES = 1 << 20  # of an input, on a device however slow
-# Input and outputs each take at most this fraction of the free memory, as others may need some.
+# The most bytes of an input, and the fewest, which even the slowest device copies.
+MAX_BYTES = 256 << 20
+MIN_BYTES = 1 << 20
+# Input and outputs each take at most this fraction of the free memory, because other programs may
+# need some.
 MEMORY_SHARE = 1 / 8
 REPEATS = 7
 
@@ -30,7 +32,8 @@ class Workload(NamedTuple):
     name: str
     row: int
     widths: tuple[int, ...]
-    phase: int  # of the input's address, modulo 16
+    # The address of the input, modulo 16.
+    phase: int
     # The least share of the copy's speed that is promised for a GPU and at least MIN_CHECKED_BYTES.
     min_share: float
 
@@ -54,11 +57,16 @@ class Speed(NamedTuple):
     """One split, or the copy, which is the first."""
 
     name: str
-    bytes: int  # read, and as many written
-    seconds: float  # the median
-    predicted_seconds: float | None  # what `explain` says; None without a GPU, or if unknown
-    share: float | None = None  # of the copy's rate
-    min_share: float | None = None  # the least share; None if none is promised
+    # The bytes that are read; as many are written.
+    bytes: int
+    # The median time.
+    seconds: float
+    # The time that `explain` predicts; None without a GPU, or if it is not known.
+    predicted_seconds: float | None
+    # The rate, as a share of that of the copy; None for the copy.
+    share: float | None = None
+    # The least share that is promised; None if none is.
+    min_share: float | None = None
 
     @property
     def rate(self) -> float:
@@ -79,7 +87,7 @@ def speeds(
     cases = [workload.case(size) for workload in WORKLOADS]
     source = memory.upload(np.zeros(max(size, *map(large.source_bytes, cases)), np.uint8))
     target = memory.upload(np.zeros(max(map(large.target_bytes, cases)), np.uint8))
-    large.repeat(memory, source, _noise(), size)
+    large.fill_with_copies(memory, source, _noise(), size)
     # A slow device gets smaller arrays: if all splits were as fast as the copy, they would take a
     # sixteenth of the time.
     once = memory.seconds(memory.plain_copy(source, target, MIN_BYTES))
@@ -90,8 +98,10 @@ def speeds(
     yield copy
     for workload in WORKLOADS:
         case = workload.case(size)
-        split = large.place(case, backend.compile(case.geometry).bind, memory, source, target)
-        split()  # compiles
+        bind = backend.compile(case.geometry).bind
+        split = large.prepared_copy(case, bind, memory, source, target)
+        # The first call compiles the kernel.
+        split()
         if monotonic() < deadline:
             moved = case.source.size
             seconds = _median(memory, split)
@@ -100,7 +110,7 @@ def speeds(
             predicted = gpu.seconds(moved) if gpu else None
             share = 2 * moved / seconds / copy.rate
             yield Speed(workload.name, moved, seconds, predicted, share, min_share)
-        yield large.check(case, memory, target)
+        yield large.compare_outputs(case, memory, target)
 
 
 def _size(memory: Memory) -> int:

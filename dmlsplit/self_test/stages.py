@@ -97,7 +97,8 @@ def selftest(
     0
     """
     _check_arguments(seconds, show, progress, strict)
-    items: dict[type, list[Any]] = defaultdict(list)  # by type, as they become known
+    # What is known so far, by its type.
+    items: dict[type, list[Any]] = defaultdict(list)
 
     def keep(item: Item) -> None:
         items[type(item)].append(item)
@@ -110,7 +111,7 @@ def selftest(
     try:
         backend, reason = default_backend() if device is None else (find_backend(device), None)
         tested_device = backend.device
-        name = _name(backend.device)
+        name = _device_name(backend.device)
         if reason is not None:
             keep(missing_gpu_check(reason))
         for item in _stages(backend, deadline, strict, progress):
@@ -119,7 +120,8 @@ def selftest(
         if items:
             error = one_line(failure)
         elif isinstance(failure, InvalidArgumentError):
-            raise  # the name of the device is wrong
+            # The name of the device is wrong, which is the caller's mistake and no result.
+            raise
         else:
             error = "the check of the GPU failed"
             keep(Check("GPU", CheckState.FAIL, str(failure)))
@@ -151,7 +153,7 @@ def _stages(
     if isinstance(memory, GpuMemory):
         programs = compile_programs(memory.device_number, splits)
         yield from (programs, report.programs_check(programs))
-    kernel_cases = _one_of_each_kernel(splits, limits)
+    kernel_cases = _kernel_cases(splits, limits)
     comparisons = _compare_all(splits, backend, memory, progress)
     elsewhere = _compare_elsewhere(kernel_cases, backend, memory)
     results = []
@@ -162,7 +164,8 @@ def _stages(
             yield item
     except DmlError:
         if results:
-            yield report.bytes_check(results)  # of the splits before the one that failed
+            # The splits before the one that failed count.
+            yield report.bytes_check(results)
         raise
     yield report.bytes_check(results)
     yield from _try_faulty_kernels(kernel_cases, backend, memory)
@@ -229,7 +232,7 @@ def _measure(backend: Backend, memory: Memory, deadline: float, strict: bool) ->
         yield report.min_shares_check(measured_speeds)
 
 
-def _one_of_each_kernel(splits: Iterable[Case], limits: DeviceLimits) -> dict[str, Case]:
+def _kernel_cases(splits: Iterable[Case], limits: DeviceLimits) -> dict[str, Case]:
     """The first split of each kernel."""
     kernel_cases: dict[str, Case] = {}
     for case in splits:
@@ -239,7 +242,7 @@ def _one_of_each_kernel(splits: Iterable[Case], limits: DeviceLimits) -> dict[st
     return kernel_cases
 
 
-def _name(device: str) -> str:
+def _device_name(device: str) -> str:
     """What the report calls a device."""
     if device == "cpu":
         return "the CPU"

@@ -26,8 +26,10 @@ from dmlsplit.files.npy_header import NpyHeader, npy_header, read_npy_header
 from dmlsplit.geometry import piece_shapes, pieces_in
 from dmlsplit.system import allow_open_files
 
-Progress = Callable[[int, int], None]  # of bytes done and the total
-Pieces = Sequence[tuple[FileIO, Path]]  # an open draft, and the file that it becomes
+# A function that is called with the bytes that are done, and the total.
+Progress = Callable[[int, int], None]
+# For each piece, an open draft, and the file that it becomes.
+Pieces = Sequence[tuple[FileIO, Path]]
 
 # On the CPU, a block and its parts should stay in the second-level cache: blocks of 1 MiB were a
 # third faster than blocks of 32 MiB. Every part costs a call, so blocks are larger for many pieces
@@ -35,7 +37,8 @@ Pieces = Sequence[tuple[FileIO, Path]]  # an open draft, and the file that it be
 BLOCK_BYTES = 1 << 20
 PIECES_PER_BLOCK = 32
 MAX_BLOCKS = 32
-OTHER_FILES = 128  # that a process may have open besides the pieces
+# The files that a process may have open besides the pieces.
+OTHER_FILES = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +46,10 @@ class SplitFiles:
     """The result of a run, with the paths and shapes of the pieces in order."""
 
     dtype: str
-    shape: tuple[int, ...]  # of the input
-    axis: int  # not negative
+    # The shape of the input.
+    shape: tuple[int, ...]
+    # The axis, counted from the front.
+    axis: int
     paths: tuple[Path, ...]
     shapes: tuple[tuple[int, ...], ...]
 
@@ -174,8 +179,7 @@ def _copy(
 ) -> None:
     """Split the elements as rows of bytes, of which each piece has the same columns."""
     row_count, starts = _row_layout(header, axis, sizes)
-    blocks = 1 + len(sizes) // PIECES_PER_BLOCK if device == "cpu" else MAX_BLOCKS
-    limit = BLOCK_BYTES * min(blocks, MAX_BLOCKS)
+    limit = _block_bytes(len(sizes), device)
     block = np.empty(min(limit, header.size_in_bytes), np.uint8)
     bytes_done = 0
     with name_in_errors(path):
@@ -195,6 +199,12 @@ def _copy(
             bytes_done += values.nbytes
             progress(bytes_done, header.size_in_bytes)
     _sync(pieces)
+
+
+def _block_bytes(piece_count: int, device: str) -> int:
+    """The most bytes of a block."""
+    blocks = 1 + piece_count // PIECES_PER_BLOCK if device == "cpu" else MAX_BLOCKS
+    return BLOCK_BYTES * min(blocks, MAX_BLOCKS)
 
 
 def _row_layout(header: NpyHeader, axis: int, sizes: Sequence[int]) -> tuple[int, list[int]]:

@@ -228,7 +228,7 @@ def test_types_of_equal_size_are_tried_first_then_wider_then_narrower(
     kind: str, level: str, types: str
 ) -> None:
     row = support_table()[FeatureLevel.parse(level)]
-    candidates = legalization._candidates(dml.TensorDataType.parse(kind), row)
+    candidates = legalization._candidate_types(dml.TensorDataType.parse(kind), row)
     assert [kind.name for kind in candidates] == types.split()
 
 

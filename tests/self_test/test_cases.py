@@ -261,12 +261,14 @@ def test_every_byte_of_a_large_split_is_compared(number: int, reduced: None) -> 
     assert source
     assert target
     bind = find_backend("cpu").compile(case.geometry).bind
-    large.place(case, bind, memory, source, target)()
-    assert large.check(case, memory, target).difference is None
-    for name, start, tensor in zip(count(), large._starts(case), case.output_tensors, strict=False):
+    large.prepared_copy(case, bind, memory, source, target)()
+    assert large.compare_outputs(case, memory, target).difference is None
+    for name, start, tensor in zip(
+        count(), large._output_starts(case), case.output_tensors, strict=False
+    ):
         for byte in (-1, 0, tensor.size // 2, tensor.size - 1, tensor.size):
             target.owner[start + byte] ^= 1
-            difference = large.check(case, memory, target).difference
+            difference = large.compare_outputs(case, memory, target).difference
             assert difference is not None
             # A byte between two outputs is around both of them.
             is_inside = 0 <= byte < tensor.size

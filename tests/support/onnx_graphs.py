@@ -8,7 +8,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from dmlsplit.frontends import SplitSite
-from dmlsplit.models.onnx.walk import MAX_DEPTH
+from dmlsplit.models.limits import MAX_GRAPH_DEPTH
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 
@@ -129,20 +129,20 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     "huge length": (b"\x3a" + varint(2**63), "after the end of its message"),
     "cut number": (field(1, 8) + b"\x3a\x80", "a number is cut off"),
     "group": (b"\x0b\x0c", "wire type 3 is invalid"),
-    "deep": (nested(1500), f"nest deeper than {MAX_DEPTH}"),
+    "deep": (nested(1500), f"nest deeper than {MAX_GRAPH_DEPTH}"),
     "huge name": (field(7, field(2, b"n" * 20_000)), "20000 bytes where at most 16384 are read"),
     "huge rank": (field(7, field(5, field(1, b"\1" * 1000))), "a rank above 64"),
     "fields without end": (field(7, field(1, b"") * 110_000), "more than 93,750 fields"),
     "self-call": (
         chained([("f0", ["f0", "f0"])]).SerializeToString(),
-        f"nest deeper than {MAX_DEPTH}",
+        f"nest deeper than {MAX_GRAPH_DEPTH}",
     ),
     "cycle": (
         chained([("f0", ["f1"]), ("f1", ["f2"]), ("f2", ["f0"])]).SerializeToString(),
-        f"nest deeper than {MAX_DEPTH}",
+        f"nest deeper than {MAX_GRAPH_DEPTH}",
     ),
     "long chain": (
         chained([(f"f{i}", [f"f{i + 1}"]) for i in range(200)]).SerializeToString(),
-        f"nest deeper than {MAX_DEPTH}",
+        f"nest deeper than {MAX_GRAPH_DEPTH}",
     ),
 }

@@ -27,13 +27,18 @@ DEVICE_REMOVED = 0x887A0005
 class Sample(NamedTuple):
     """A descriptor that breaks exactly one rule, or just satisfies it."""
 
-    about: str  # what is special about it, in a few words
-    build: Callable[[], Any]  # makes a SplitOperatorDesc, when it is asked for
-    level: str  # the feature level at which the rule is broken or kept
-    name: str = ""  # distinguishes the samples of a rule
+    # What is special about the descriptor, in a few words.
+    about: str
+    # Makes the descriptor when it is asked for.
+    build: Callable[[], Any]
+    # The feature level at which the rule is broken or kept.
+    level: str
+    # Distinguishes the samples of a rule.
+    name: str = ""
 
+    # SplitOperatorDesc cannot be imported here: errors carry rules, and descriptors raise errors.
     @property
-    def desc(self) -> Any:  # errors carry rules, and descriptors raise errors
+    def desc(self) -> Any:
         """The descriptor, a SplitOperatorDesc."""
         return self.build()
 
@@ -47,7 +52,8 @@ class Example(NamedTuple):
     kind: Literal["python", "onnx"]
     broken: str
     kept: str
-    message: str  # the report of `broken`, without the rule's id and fix
+    # The report of `broken`, without the rule's id and fix.
+    message: str
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -56,28 +62,33 @@ class Rule:
 
     sentence: str
     _: KW_ONLY
-    id: str = ""  # stable: reports, baselines and searches use it
+    # The name of the rule, which never changes: reports, baselines and searches use it.
+    id: str = ""
     basis: Basis
     source: str
-    hint: str  # how to comply
+    # How to comply.
+    hint: str
     # What a violation says after the place, with the names of its fields in braces.
     wording: str = "is {found}; it must be {allowed}"
     # DirectML's error at run time, E_INVALIDARG by default; None if no call of it fails.
     hresult: int | None = 0x80070057
-    consequence: str = ""  # what happens at run time instead of an error, in a sentence
+    # What happens at run time instead of an error, in a sentence.
+    consequence: str = ""
     severity: Severity = "error"
     effect: Effect | None = None
     fixable_by: tuple[FixKind, ...] = ()
-    at_every_size: bool = False  # a split that breaks it also breaks it with larger sizes
-    # Not compared: the functions of samples from another process are equal to no others.
+    # Whether a split that breaks the rule also breaks it with larger sizes.
+    at_every_size: bool = False
+    # Samples are not compared: their functions are equal to none of another process.
     broken: tuple[Sample, ...] = field(default=(), compare=False)
     kept: tuple[Sample, ...] = field(default=(), compare=False)
-    example: Example | None = None  # for a rule that no descriptor can show
-    impossible_in_c: str = (
-        ""  # why no C program can break it, so that DirectML itself cannot be asked
-    )
+    # The example of a rule that no descriptor can show.
+    example: Example | None = None
+    # Why no C program can break the rule, so that DirectML itself cannot be asked.
+    impossible_in_c: str = ""
 
-    def __repr__(self) -> str:  # the samples are functions
+    # The samples are functions, whose addresses would differ in each process.
+    def __repr__(self) -> str:
         return f"<Rule {self.id}>"
 
 

@@ -51,7 +51,7 @@ class Numbers:
         steps = target.view(dtype)
         steps[:] = np.frombuffer(self.delta, dtype)
         steps[:1] = np.frombuffer(self.item, dtype)
-        # As in C++, sums have the data type: integers wrap, and floats overflow to inf.
+        # DxDispatch adds in the data type, in C++: integers wrap, and floats overflow to inf.
         with np.errstate(over="ignore"):
             np.add.accumulate(steps, dtype=dtype, out=steps)
 

@@ -31,7 +31,7 @@ from dmlsplit.models.dxdispatch.descriptor import SPLIT_NAMES, data_type_of, rea
 
 # A D3D12 buffer has at most 4 GiB.
 MAX_RESOURCE_BYTES = 1 << 32
-# For all print commands together, before the bytes become text, which is several times as long.
+# The most bytes of all print commands together. The text of the bytes is several times as long.
 MAX_PRINTED_BYTES = 64 << 20
 
 
@@ -67,16 +67,21 @@ class Dispatchable(NamedTuple):
 
     name: str
     type: str
-    desc: SplitOperatorDesc | None  # None for other operators
-    bindings: tuple[Binding, ...] = ()  # of an OWNED_BY_DML input, at initialization
+    # The descriptor of a Split; None for other operators.
+    desc: SplitOperatorDesc | None
+    # The binding of an OWNED_BY_DML input, which is made at initialization.
+    bindings: tuple[Binding, ...] = ()
 
 
 class Dispatch(NamedTuple):
     """The command that runs a dispatchable."""
 
-    path: str  # in the document, such as ``commands[0]``
+    # Where the document has the command, such as ``commands[0]``.
+    path: str
+    # The name of what is run.
     dispatchable: str
-    bindings: tuple[Binding, ...]  # of the input, unless DirectML owns it, and of the outputs
+    # The binding of the input, unless DirectML owns it, and then those of the outputs.
+    bindings: tuple[Binding, ...]
 
 
 class OutputCommand(NamedTuple):
@@ -85,8 +90,10 @@ class OutputCommand(NamedTuple):
     path: str
     resource: str
     size_in_bytes: int
-    target: Path | None = None  # None to print it
-    shape: tuple[int, ...] = ()  # in a .npy file; empty for a flat array
+    # The file that is written; None if the resource is printed.
+    target: Path | None = None
+    # The shape in a .npy file; empty for a flat array.
+    shape: tuple[int, ...] = ()
 
 
 Command = Dispatch | OutputCommand
@@ -233,7 +240,7 @@ def _binding(field: Field, tensor: TensorDesc, resources: _Resources) -> Binding
     """A binding: the name of a resource, or an object that may have an offset."""
     if isinstance(field.value, str):
         field = Field({"name": field.value}, field.path)
-    # As in DxDispatch, the count is read but has no effect.
+    # DxDispatch reads the count, too, and does nothing with it.
     names = ("elementCount", "elementSizeInBytes", "elementOffset")
     _, width, index = (field.optional(name, default=0).integer(0, UINT64_MAX) for name in names)
     resource = _lookup(field, "resource", field.get("name").text(), resources)

@@ -119,11 +119,11 @@ def run(
 def _run(model: Model, device: Device, output: Callable[[str], object] | None) -> Result:
     """Execute the commands of a model."""
     # First, because it can refuse a model before anything is allocated or written.
-    operators = _compiled(model, device)
-    ends = _ends(model)
+    operators = _compiled_splits(model, device)
+    ends = _used_bytes(model)
     resources = {entry.name: entry for entry in model.resources if entry.name in ends}
     memory = {
-        name: to_device(_memory(resource, ends[name]), device.name)
+        name: to_device(_resource_memory(resource, ends[name]), device.name)
         for name, resource in resources.items()
     }
     # Later commands do not change an input that DirectML owns.
@@ -141,14 +141,14 @@ def _run(model: Model, device: Device, output: Callable[[str], object] | None) -
                 operators[command.dispatchable].dispatch(source, buffers)
             continue
         contents = memory[command.resource][: command.size_in_bytes]
-        lines.append(_deliver(command, _elements(contents, resources[command.resource])))
+        lines.append(_deliver_output(command, _elements(contents, resources[command.resource])))
         if output is not None:
             output(lines[-1])
     final = {name: _elements(memory[name], resource) for name, resource in resources.items()}
     return Result(tuple(lines), final)
 
 
-def _compiled(model: Model, device: Device) -> dict[str, CompiledOperator]:
+def _compiled_splits(model: Model, device: Device) -> dict[str, CompiledOperator]:
     """The Splits of a model, by name."""
     operators: dict[str, CompiledOperator] = {}
     for entry in model.dispatchables:
@@ -169,7 +169,7 @@ def _elements(memory: Any, resource: Resource) -> np.ndarray:
     return to_host(memory)[: len(memory) // size * size].view(resource.dtype)
 
 
-def _ends(model: Model) -> dict[str, int]:
+def _used_bytes(model: Model) -> dict[str, int]:
     """For each used resource, the number of bytes from its start that the model uses."""
     bindings = [binding for entry in model.dispatchables for binding in entry.bindings]
     for command in model.commands:
@@ -183,7 +183,7 @@ def _ends(model: Model) -> dict[str, int]:
     return ends
 
 
-def _memory(resource: Resource, end: int) -> Any:
+def _resource_memory(resource: Resource, end: int) -> Any:
     """The bytes of a resource up to at least `end`, with the initial values among them."""
     values = resource.values
     start = resource.offset_in_bytes
@@ -200,13 +200,13 @@ def _memory(resource: Resource, end: int) -> Any:
     return memory
 
 
-def _deliver(command: OutputCommand, values: np.ndarray) -> str:
+def _deliver_output(command: OutputCommand, values: np.ndarray) -> str:
     """Write elements to the command's file, atomically, if it has one; return the line to print."""
     name = printable(command.resource)
     target = command.target
     header = b""
     if target is None:
-        # Floats have six significant digits, as in C++ streams.
+        # DxDispatch prints floats with C++ streams, which show six significant digits.
         number_format = "{:g}" if values.dtype.kind == "f" else "{}"
         return f"Resource '{name}': {', '.join(map(number_format.format, values.tolist()))}"
     if target.suffix.lower() == ".npy":

@@ -23,19 +23,35 @@ class Pair(NamedTuple):
     original: bytes
     replacement: bytes
     data_type: int  # TensorProto.DataType of the input
-    shapes: Sequence[Shape]  # of the inputs, each another size of the dynamic dimensions
-    runtimes: Sequence[str] = tuple(RUNTIMES)  # in which they may be compared, the best first
+    # The shapes of the inputs to compare on. In each, the dynamic dimensions have other sizes.
+    shapes: Sequence[Shape]
+    # The names of the runtimes in which the models may be compared, the best first.
+    runtimes: Sequence[str] = tuple(RUNTIMES)
 
 
 class Comparison(NamedTuple):
-    """How two models compare."""
+    """How two models compare: each shape of the pair is in one of the four lists.
 
-    runtime: str = ""  # its name and version
-    equal: Sequence[Shape] = ()  # at these shapes
+    Attributes
+    ----------
+    runtime : str
+        The name and version of the runtime.
+    equal, different : sequence of Shape
+        The shapes at which both models run, and give the same outputs or other ones.
+    failed : sequence of Shape
+        The shapes at which only the original runs.
+    unsupported : sequence of Shape
+        The shapes at which the original does not run.
+    error : str
+        The last error of the runtime; empty without one.
+    """
+
+    runtime: str = ""
+    equal: Sequence[Shape] = ()
     different: Sequence[Shape] = ()
-    failed: Sequence[Shape] = ()  # where only the original runs
-    unsupported: Sequence[Shape] = ()  # where the original does not run either
-    error: str = ""  # the last one
+    failed: Sequence[Shape] = ()
+    unsupported: Sequence[Shape] = ()
+    error: str = ""
 
 
 def compare(pair: Pair) -> Comparison:
@@ -44,35 +60,35 @@ def compare(pair: Pair) -> Comparison:
     for name in pair.runtimes:
         runtime = RUNTIMES[name]()
         if runtime is not None:
-            result = _compared_in(runtime, pair)
+            result = _comparison_in(runtime, pair)
             if len(result.unsupported) < len(pair.shapes):
                 break
     return result
 
 
-def _compared_in(runtime: Runtime, pair: Pair) -> Comparison:
+def _comparison_in(runtime: Runtime, pair: Pair) -> Comparison:
     """The comparison of two models in one runtime."""
     shapes: dict[str, list[Shape]] = {
         result: [] for result in ("equal", "different", "failed", "unsupported")
     }
-    before, error = _loaded(runtime, pair.original)
-    after, later = _loaded(runtime, pair.replacement)
+    original, error = _loaded_model(runtime, pair.original)
+    replacement, replacement_error = _loaded_model(runtime, pair.replacement)
     for number, shape in enumerate(pair.shapes):
         x = random_input(pair.data_type, shape, number)
-        expected, error = _outputs(before, x, error)
-        made, later = _outputs(after, x, later)
+        expected, error = _model_outputs(original, x, error)
+        outputs, replacement_error = _model_outputs(replacement, x, replacement_error)
         if expected is None:
             result = "unsupported"
-        elif made is None:
+        elif outputs is None:
             result = "failed"
-            error = later
+            error = replacement_error
         else:
-            result = "equal" if _bits(expected) == _bits(made) else "different"
+            result = "equal" if _bits(expected) == _bits(outputs) else "different"
         shapes[result].append(shape)
     return Comparison(runtime.name, **shapes, error=error)
 
 
-def _loaded(runtime: Runtime, model: bytes) -> tuple[Run | None, str]:
+def _loaded_model(runtime: Runtime, model: bytes) -> tuple[Run | None, str]:
     """A loaded model, or why it does not load."""
     try:
         return runtime.load(model), ""
@@ -80,13 +96,13 @@ def _loaded(runtime: Runtime, model: bytes) -> tuple[Run | None, str]:
         return None, one_line(error)[:300]
 
 
-def _outputs(run: Run | None, x: np.ndarray, error: str) -> tuple[list[Any] | None, str]:
-    """The outputs, or why there are none."""
+def _model_outputs(run: Run | None, x: np.ndarray, error: str) -> tuple[list[Any] | None, str]:
+    """The outputs, or None; and the last error, which is `error` unless there is another."""
     if run is None:
         return None, error
     try:
         return run(x), error
-    except Exception as failure:  # as above
+    except Exception as failure:  # runtimes raise errors of many types
         return None, one_line(failure)[:300]
 
 

@@ -9,7 +9,7 @@ from dmlsplit.models.site import NodePath
 
 
 def graphs(top: GraphProto | FunctionProto, path: NodePath = ()) -> Iterator[tuple[NodePath, Any]]:
-    """A graph or function and all bodies in it, innermost first, with their paths as in sites."""
+    """A graph or function and all bodies in it, innermost first, with the paths of their nodes."""
     for index, node in enumerate(top.node):
         for attribute in node.attribute:
             bodies = [*([attribute.g] * attribute.HasField("g")), *attribute.graphs]

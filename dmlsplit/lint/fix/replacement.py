@@ -26,10 +26,13 @@ class Replacement(NamedTuple):
     site: SplitSite
     node: NodeProto
     nodes: Sequence[NodeProto]
+    # The names of the pieces that are taken out of a sequence, by their positions.
     taken: Mapping[int, str] = {}
-    input_count: int = 0  # how many inputs it was compared with the split on
-    runtime: str = ""  # where
-    smallest_size: int | None = None  # of dynamic dimensions, where both are equal; 0 or 1
+    # On how many inputs the split and the nodes gave equal outputs, and in which runtime.
+    input_count: int = 0
+    runtime: str = ""
+    # The smallest size of dynamic dimensions at which they did, 0 or 1; None if there are none.
+    smallest_size: int | None = None
 
     @property
     def pieces(self) -> tuple[int, ...]:
@@ -71,7 +74,7 @@ class Replacement(NamedTuple):
         return ", ".join(name if count == 1 else f"{count} {name}" for name, count in runs)
 
 
-def compared(split: Replacement) -> Replacement:
+def compared_replacement(split: Replacement) -> Replacement:
     """The replacement with what its comparison with the split showed.
 
     Raises
@@ -82,18 +85,7 @@ def compared(split: Replacement) -> Replacement:
         If one of them does not run.
     """
     site = split.site
-    shapes = compared_shapes(site)
-    # A custom operator may hide the type.
-    data_type = TensorProto.DataType.Value(site.element_type or "FLOAT")
-    runtimes = ["onnxruntime", "reference"]
-    if site.keeps_axis is None:  # ONNX means something else
-        runtimes.remove("reference")
-    elif "" in split.node.output:  # ends the process of ONNX Runtime 1.32
-        runtimes.remove("onnxruntime")
-    pair = Pair(
-        _model(split, split.originals), _model(split, split.nodes), data_type, shapes, runtimes
-    )
-    result = compare_apart(pair)
+    result = compare_apart(_pair(split))
     if wrong := _above_zero(result.different):
         raise InvalidArgumentError(
             f"{address(site)}: its replacement gives another result for an input of "
@@ -108,6 +100,27 @@ def compared(split: Replacement) -> Replacement:
     )
 
 
+def _pair(split: Replacement) -> Pair:
+    """The models of a split and of the nodes that replace it, and where they are compared."""
+    site = split.site
+    runtimes = ["onnxruntime", "reference"]
+    if site.keeps_axis is None:
+        # The reference evaluator keeps the axis, as ONNX specifies; the split is meant for ONNX
+        # Runtime, which drops it.
+        runtimes.remove("reference")
+    elif "" in split.node.output:
+        # An output without a name ends the process of ONNX Runtime 1.32.
+        runtimes.remove("onnxruntime")
+    original = _model(split, split.originals)
+    replacement = _model(split, split.nodes)
+    return Pair(original, replacement, _data_type(site), compared_shapes(site), runtimes)
+
+
+def _data_type(site: SplitSite) -> int:
+    """The type of a split's input in ONNX. A custom operator may hide it; then any type serves."""
+    return int(TensorProto.DataType.Value(site.element_type or "FLOAT"))
+
+
 def _above_zero(shapes: Iterable[Sequence[int]]) -> list[Sequence[int]]:
     """The shapes without a size of 0."""
     return [shape for shape in shapes if 0 not in shape]
@@ -117,13 +130,13 @@ def _model(replacement: Replacement, nodes: Iterable[NodeProto]) -> bytes:
     """A model of nodes that have the inputs and outputs of the split; all sizes are dynamic."""
     value, *lengths = filter(None, replacement.node.input)
     site = replacement.site
-    data_type = TensorProto.DataType.Value(site.element_type or "FLOAT")
     sizes = np.array(replacement.pieces, np.int64)
     split = sizes.max(initial=0) if site.sized_by == "chunk" else sizes
+    shape = [None] * len(site.shape or ())
     graph = GraphProto(
         name="split",
         node=nodes,
-        input=[helper.make_tensor_value_info(value, data_type, [None] * len(site.shape or ()))],
+        input=[helper.make_tensor_value_info(value, _data_type(site), shape)],
         initializer=[numpy_helper.from_array(np.asarray(split), name) for name in lengths],
         output=[helper.make_empty_tensor_value_info(name) for name in replacement.outputs],
     )

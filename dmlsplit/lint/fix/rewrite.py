@@ -12,8 +12,8 @@ from dmlsplit.errors import InvalidArgumentError, UnsupportedError, path_in_erro
 from dmlsplit.files.atomic import atomic_write, name_in_errors
 from dmlsplit.lint.check import assess
 from dmlsplit.lint.fix.nested import graphs
-from dmlsplit.lint.fix.replacement import Replacement, compared
-from dmlsplit.lint.fix.sequences import instead_of_takers, piece_names, taking_nodes
+from dmlsplit.lint.fix.replacement import Replacement, compared_replacement
+from dmlsplit.lint.fix.sequences import piece_names, taker_replacements, taking_nodes
 from dmlsplit.lint.fix.split_forms import IN_A_FUNCTION, TOO_LARGE
 from dmlsplit.lint.fix.subgraph import name_maker, replacement_nodes
 from dmlsplit.lint.verdict import CHANGEABLE, Assessment
@@ -27,8 +27,10 @@ class Rewriting(NamedTuple):
     """The result of rewriting a model."""
 
     replaced: tuple[Replacement, ...]
-    not_replaced: tuple[tuple[SplitSite, str], ...]  # refused splits, and why they stay
-    written: Assessment | None = None  # of the written model; None if nothing was written
+    # The refused splits that stay, and why.
+    not_replaced: tuple[tuple[SplitSite, str], ...]
+    # The assessment of the written model; None if nothing was written.
+    written: Assessment | None = None
 
 
 def write_fixed(
@@ -50,7 +52,7 @@ def write_fixed(
     InvalidArgumentError
         If a split and its replacement give different outputs, or the output is an input or exists.
     """
-    model = _load(source)
+    model = _load_model(source)
     check_output(source, output, overwrite=overwrite)
     if sizes:
         dimensions = FixedSizes(sizes)
@@ -63,11 +65,12 @@ def write_fixed(
     with atomic_write(output) as draft:
         with name_in_errors(output):
             draft.write_bytes(model.SerializeToString())
-        written = _assessed(draft, output, assessment, len(not_replaced))
+        written = _assess_rewritten(draft, output, assessment, len(not_replaced))
     return Rewriting(replaced, not_replaced, written)
 
 
-def _load(path: Path) -> ModelProto:
+def _load_model(path: Path) -> ModelProto:
+    """The model of a file, as the package onnx reads it."""
     with path_in_errors(path):
         if path.stat().st_size > MAX_PROTOBUF_BYTES:
             raise InvalidArgumentError(str(TOO_LARGE))
@@ -78,7 +81,7 @@ def _load(path: Path) -> ModelProto:
             raise InvalidArgumentError(f"onnx cannot load it: {error}") from None
 
 
-def _assessed(path: Path, name: Path, before: Assessment, not_replaced: int) -> Assessment:
+def _assess_rewritten(path: Path, name: Path, before: Assessment, not_replaced: int) -> Assessment:
     """Assess a rewritten model; InvalidArgumentError if over `not_replaced` splits are refused."""
     sites = [replace(site, file=str(name)) for site in scan(path)]
     after = assess(sites, before.target, failing=before.failing, defects_fail=before.defects_fail)
@@ -98,7 +101,8 @@ def _replace_splits(
     refused = {v.site.path: v for v in assessment.verdicts if v.outcome in CHANGEABLE and v.errors}
     new_name = name_maker(model.SerializeToString())
     takers = taking_nodes(model, (verdict.site for verdict in refused.values()))
-    plan: dict[NodePath, Sequence[NodeProto]] = {}  # what becomes of nodes
+    # The nodes that replace each node.
+    plan: dict[NodePath, Sequence[NodeProto]] = {}
     replaced: list[Replacement] = []
     not_replaced: list[tuple[SplitSite, str]] = []
     for path, graph in graphs(model.graph):
@@ -111,19 +115,19 @@ def _replace_splits(
             try:
                 names = piece_names(verdict.site, takers, new_name)
                 nodes = replacement_nodes(copy, verdict, new_name, names)
-                split = compared(Replacement(verdict.site, copy, nodes, names))
+                split = compared_replacement(Replacement(verdict.site, copy, nodes, names))
             except UnsupportedError as error:
                 not_replaced.append((verdict.site, error.message))
             else:
-                plan |= {(*path, index): nodes, **instead_of_takers(split, takers)}
+                plan |= {(*path, index): nodes, **taker_replacements(split, takers)}
                 replaced.append(split)
                 _declare_pieces(graph, split)
     not_replaced += [(verdict.site, str(IN_A_FUNCTION)) for verdict in refused.values()]
-    _remove_unused(model, _apply(model, plan))
+    _remove_unused(model, _apply_plan(model, plan))
     return tuple(replaced), tuple(not_replaced)
 
 
-def _apply(model: ModelProto, plan: Mapping[NodePath, Sequence[NodeProto]]) -> set[str]:
+def _apply_plan(model: ModelProto, plan: Mapping[NodePath, Sequence[NodeProto]]) -> set[str]:
     """Replace nodes in place; returns the names of all their inputs."""
     inputs: set[str] = set()
     changed = {path[:-1] for path in plan}
@@ -179,14 +183,15 @@ def _fix_dimensions(model: ModelProto, dimensions: FixedSizes) -> None:
     """Set the dynamic dimensions of a scanned model to the sizes that are given, in place."""
     for value in model.graph.input:
         for axis, dim in enumerate(value.type.tensor_type.shape.dim):
-            _fix(dim, dimensions.size(dim.dim_param or None, f"{value.name}.{axis}"))
+            _set_size(dim, dimensions.size(dim.dim_param or None, f"{value.name}.{axis}"))
     for _, graph in graphs(model.graph):
         for value in (*graph.input, *graph.output, *graph.value_info):
             for dim in value.type.tensor_type.shape.dim:
-                _fix(dim, dimensions.size(dim.dim_param or None))
+                _set_size(dim, dimensions.size(dim.dim_param or None))
 
 
-def _fix(dim: Any, size: Size) -> None:
+def _set_size(dim: Any, size: Size) -> None:
+    """Set a dimension of a declared shape to a size, unless the size is dynamic."""
     if isinstance(size, int):
         dim.dim_value = size
 

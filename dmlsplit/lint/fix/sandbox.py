@@ -17,29 +17,34 @@ from typing import IO, Any
 from dmlsplit.errors import UnsupportedError
 from dmlsplit.lint.fix.comparison import Comparison, Pair, compare
 
-SECONDS = 60  # of processor time for a comparison
-# Of address space: the runtimes take up to 10 times the bytes of an input, MAX_BYTES.
+# The processor time that a comparison may take.
+SECONDS = 60
+# The bytes of address space that the process may take. Runtimes need up to 10 times the bytes of an
+# input, of which there are at most `MAX_COMPARED_BYTES` of `split_forms`.
 MEMORY = 8 << 30
-MAX_PROCESSES = 10  # a model with thousands of splits that end theirs must not take hours
+# The most processes that are started: a model with thousands of splits, each of which ends its
+# process, must not take hours.
+MAX_PROCESSES = 10
 _starts = iter(range(MAX_PROCESSES))
-_ROOT = str(Path(__file__).parents[3])  # of the package, which need not be installed
+# The package need not be installed, so the process is told where it is.
+_ROOT = str(Path(__file__).parents[3])
 PROGRAM = f"import sys; sys.path.append({_ROOT!r})\n"
 PROGRAM += "from dmlsplit.lint.fix import sandbox; sandbox.main()"
 
 
 def compare_apart(pair: Pair) -> Comparison:
     """`comparison.compare` in the process with limits."""
-    comparison = _ask(pair)
-    if comparison is None and _ask(pair._replace(replacement=pair.original)) is None:
+    comparison = _ask_process(pair)
+    if comparison is None and _ask_process(pair._replace(replacement=pair.original)) is None:
         # The original ends ONNX Runtime.
-        comparison = _ask(pair._replace(runtimes=pair.runtimes[1:]))
+        comparison = _ask_process(pair._replace(runtimes=pair.runtimes[1:]))
     if comparison is None:
         text = f"it ended the process, which may use {SECONDS} s and {MEMORY:,} bytes of memory"
         return Comparison(failed=pair.shapes, error=text)
     return comparison
 
 
-def _ask(pair: Pair) -> Comparison | None:
+def _ask_process(pair: Pair) -> Comparison | None:
     """The comparison in the process; None, and a new process next time, if it ended."""
     comparison = _process().compare(pair)
     if comparison is None:
@@ -88,6 +93,7 @@ class _Process:
 
 
 def _send(stream: IO[bytes], pair: Pair) -> None:
+    """Write a pair: a line of JSON, with the lengths of the models first, then the models."""
     sizes = len(pair.original), len(pair.replacement)
     stream.write(json.dumps([*sizes, *pair[2:]]).encode() + b"\n")
     stream.write(pair.original + pair.replacement)
@@ -110,14 +116,15 @@ def main() -> None:
     # What libraries print must not be taken for an answer.
     with os.fdopen(os.dup(1), "w") as answers:
         os.dup2(2, 1)
-        _limit("RLIMIT_AS", MEMORY)
+        _limit_resource("RLIMIT_AS", MEMORY)
         while pair := _receive(sys.stdin.buffer):
-            _limit("RLIMIT_CPU", int(sum(os.times()[:2])) + SECONDS)
+            _limit_resource("RLIMIT_CPU", int(sum(os.times()[:2])) + SECONDS)
             answers.write(json.dumps(compare(pair)) + "\n")
             answers.flush()
 
 
-def _limit(name: str, limit: int) -> None:
+def _limit_resource(name: str, limit: int) -> None:
+    """Lower a limit of this process to `limit`, or to the hard limit if that is lower."""
     if sys.platform == "win32":  # the timer of `_Process` ends the process there
         return
     import resource
@@ -130,6 +137,7 @@ def _limit(name: str, limit: int) -> None:
 
 @cache
 def _process() -> _Process:
+    """The process that runs now; an UnsupportedError if too many have ended."""
     if next(_starts, None) is None:
         raise UnsupportedError(
             f"{MAX_PROCESSES} comparisons of splits ended their processes; no more are made"

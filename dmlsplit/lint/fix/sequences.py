@@ -42,7 +42,7 @@ def piece_names(site: SplitSite, takers: Takers, new_name: NewName) -> dict[int,
     return names
 
 
-def instead_of_takers(split: Replacement, takers: Takers) -> dict[NodePath, list[NodeProto]]:
+def taker_replacements(split: Replacement, takers: Takers) -> dict[NodePath, list[NodeProto]]:
     """What replaces each node that takes a piece: nothing, or Identity for another name of it."""
     if not split.taken:
         return {}

@@ -20,7 +20,8 @@ class Obstacle(NamedTuple):
 
     fault: str
     fix: str = ""
-    is_inlining_needed: bool = False  # the obstacle is the body of a function
+    # Whether the obstacle is the body of a function, whose calls have to be inlined first.
+    is_inlining_needed: bool = False
 
     def __str__(self) -> str:
         return Note(self.fault, self.fix)
@@ -34,18 +35,19 @@ TOO_LARGE = Obstacle(
     "the model has over 2 GiB, which protobuf cannot read",
     "export it with its weights in another file",
 )
-# Of 64-bit integers, Cast extracts only the low bits. The high ones need a division, which DirectML
+# Cast extracts only the low bits of 64-bit integers. The high ones need a division, which DirectML
 # has for these types since feature level 6_0, while Split accepts them since 4_1. Source:
 # https://learn.microsoft.com/windows/win32/api/directml/ns-directml-dml_element_wise_divide_operator_desc
 _NARROW = {TensorDataType.INT64: "INT32", TensorDataType.UINT64: "UINT32"}
 # Reshape takes its shape as an input since opset 5, and Cast its type as a number since 6. Opset 6
 # itself has not been tried.
 _MIN_OPSET = 7
-# The sizes of a dynamic dimension at which a split is compared with its replacement, one per input
-# (and 0); in one input, up to three dimensions differ.
+# The sizes of a dynamic dimension at which a split is compared with its replacement, one per input.
+# Each dimension begins with another one of them, so that up to three dimensions of an input differ.
 _COMPARED_SIZES = (2, 1, 3)
-# The largest input for that: the reference evaluator takes about 8 bytes for each byte of it.
-MAX_BYTES = 1 << 28
+# The most bytes of an input on which a split and its replacement are compared: the reference
+# evaluator takes about 8 bytes of memory for each of them.
+MAX_COMPARED_BYTES = 1 << 28
 _OVERRIDABLE = Obstacle(
     "its sizes follow from the default of a graph input, which a caller may override",
     "keep the initializer only, and remove the input of its name from the graph",
@@ -64,7 +66,7 @@ _COMPUTED_LENGTHS = Obstacle(
     "give the sizes from which they may follow with --dim, or make them a constant of the model",
 )
 _CONSTANT = "make them a constant of the model"
-# What is to be said about a split that is unknown for a cause.
+# The obstacle of a split that is unknown, by the cause.
 _GAPS = {
     Cause.DYNAMIC: Obstacle("its sizes are known only when the model runs", "give them with --dim"),
     Cause.UNTRACKED: Obstacle("its sizes could not be inferred", "declare them in the model"),
@@ -92,13 +94,18 @@ class Merging(NamedTuple):
 class SplitForm(NamedTuple):
     """How a target can split a value: what is done before the Split, and undone after it."""
 
-    axis: int = 0  # of the Split
-    merging: Merging | None = None  # if there are too many dimensions
-    added_axes: tuple[int, ...] = ()  # the axes of dimensions that are added, if there are too few
+    # The axis of the Split.
+    axis: int = 0
+    # How dimensions are merged; None if there are not too many of them.
+    merging: Merging | None = None
+    # The axes of the dimensions of size 1 that are added, if there are too few.
+    added_axes: tuple[int, ...] = ()
+    # Whether the elements are cast to another type before the Split, and back after it.
     is_cast: bool = False
-    lacks_only_count: bool = False  # the node itself serves once num_outputs is set
-    # The Split has no sizes: it divides an axis, whatever its size is, into as many pieces as the
-    # old one.
+    # Whether the node itself serves once num_outputs is set.
+    lacks_only_count: bool = False
+    # Whether the Split has no sizes: it divides an axis, whatever its size is, into as many pieces
+    # as the old one.
     is_divided: bool = False
 
 
@@ -108,12 +115,13 @@ def form_of(verdict: Verdict) -> SplitForm | Obstacle:
     if isinstance(form, Obstacle) or compared_shapes(verdict.site):
         return form
     shape = verdict.site.shape or ()
-    limit = f"at most {MAX_BYTES:,} bytes, the most that is compared with a replacement"
+    limit = f"at most {MAX_COMPARED_BYTES:,} bytes, the most that is compared with a replacement"
     if is_static(shape):
         size = _byte_count(verdict.site, shape)
         return Obstacle(f"its input must have {limit}, and has {size:,}")
     reason = f"at two sizes of each dynamic dimension, its input must have {limit}"
-    if _byte_count(verdict.site, [n if isinstance(n, int) else 1 for n in shape]) > MAX_BYTES:
+    smallest = [size if isinstance(size, int) else 1 for size in shape]
+    if _byte_count(verdict.site, smallest) > MAX_COMPARED_BYTES:
         return Obstacle(reason)
     return Obstacle(reason, "give the sizes with --dim")
 
@@ -128,13 +136,13 @@ def compared_shapes(site: SplitSite) -> list[tuple[int, ...]]:
     count = len(_dynamic_names(site))
     above_zero = [[_COMPARED_SIZES[(first + i) % 3] for i in range(count)] for first in range(3)]
     shapes = [_shape_at(site, sizes) for sizes in above_zero]
-    shapes = [shape for shape in shapes if _byte_count(site, shape) <= MAX_BYTES]
+    shapes = [shape for shape in shapes if _byte_count(site, shape) <= MAX_COMPARED_BYTES]
     if len(shapes) < (2 if count else 1):
         return []
     others = [_shape_at(site, sizes) for sizes in _empty_sizes(count)]
     if site.sized_by == "num_outputs" and divided_into(site) is not None:
         others.insert(0, _shape_at(site, [2] * count, less=1))  # the last piece is smaller
-    return [*shapes, *(shape for shape in others if _byte_count(site, shape) <= MAX_BYTES)]
+    return [*shapes, *(shape for shape in others if _byte_count(site, shape) <= MAX_COMPARED_BYTES)]
 
 
 def _dynamic_names(site: SplitSite) -> list[int | str]:

@@ -25,7 +25,8 @@ NewName = Callable[[str], str]
 # Below feature level 3_0, DirectML's Cast has no integers wider than 16 bits. Source:
 # https://learn.microsoft.com/windows/win32/api/directml/ns-directml-dml_cast_operator_desc
 _WIDE_TYPE = int(onnx.TensorProto.FLOAT)
-_ALLOWZERO_SINCE = 14  # the opset
+# The opset since which Reshape has the attribute allowzero.
+_ALLOWZERO_SINCE = 14
 
 
 def name_maker(model: bytes) -> NewName:

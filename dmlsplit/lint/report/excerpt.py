@@ -3,7 +3,8 @@
 from dmlsplit.messages import cut_middle, printable, width
 from dmlsplit.models.site import Known, SplitSite, Unknown
 
-_MAX_SIZES = 8  # whose sizes are shown; of more, only the number
+# The most pieces whose sizes are shown; if there are more, only their number is.
+_MAX_SIZES = 8
 _INDENT = 2
 
 

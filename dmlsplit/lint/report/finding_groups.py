@@ -17,7 +17,8 @@ from dmlsplit.lint.report.findings import (
 from dmlsplit.lint.verdict import Verdict
 from dmlsplit.messages import Fix, Note, printable, without_commands
 
-# The fixes that stand for those with a descriptor, and with the command for all models.
+# What the text says instead of fixes that name a descriptor, and instead of the command that serves
+# all models, which it gives once.
 DISPATCH = "dispatch the equivalent (see --verbose)"
 COMMAND = "the command below"
 
@@ -33,9 +34,11 @@ class Reason(NamedTuple):
 class Location(NamedTuple):
     """A split, or a model that has none."""
 
-    file: str  # as the caller named it, so not safe to print; empty for none
+    # The file as the caller named it, so not safe to print; empty if there is none.
+    file: str
     address: str
-    remark: str = ""  # how a defect may affect it
+    # How a defect may affect the split.
+    remark: str = ""
     verdict: Verdict | None = None
 
     @property
@@ -48,9 +51,12 @@ class Statement(NamedTuple):
     """What is said about a finding, without its location."""
 
     reasons: tuple[Reason, ...]
-    outcome: str  # what happens; empty for a defect and for a target
-    fixes: tuple[str, ...]  # any one of them suffices
-    notes: tuple[str, ...]  # only if there is no fix
+    # What happens; empty for a defect and for a target.
+    outcome: str
+    # What to change: any one suffices.
+    fixes: tuple[str, ...]
+    # Why there is no fix; empty if there is one.
+    notes: tuple[str, ...]
 
     @property
     def key(self) -> object:
@@ -68,8 +74,10 @@ class Statement(NamedTuple):
 class FindingGroup(NamedTuple):
     """Findings with the same rules, outcome and fixes, and where they are."""
 
-    statement: Statement  # about the first location
-    fixes_differ: bool  # from location to location
+    # What is said about the first location.
+    statement: Statement
+    # Whether other locations have other fixes.
+    fixes_differ: bool
     findings: tuple[Finding, ...]
     locations: tuple[Location, ...]
 
@@ -139,11 +147,14 @@ def _fixes(finding: Finding) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if verdict is None:
         return ((finding.fix,) if finding.fix else ()), ()
     short_forms = {verdict.rewriting: COMMAND} if verdict.rewriting else {}
-    if verdict.dispatching:  # few can use it, so only where the model cannot be rewritten
+    # Few users can dispatch another descriptor, so this is said only where the model cannot be
+    # rewritten.
+    if verdict.dispatching:
         short_forms[verdict.dispatching] = "" if verdict.rewriting in verdict.fixes else DISPATCH
     fixes = tuple(filter(None, (short_forms.get(fix, fix) for fix in verdict.fixes)))
-    fixes = tuple(sorted(fixes, key=lambda fix: fix != COMMAND))  # the command first
-    fixes += tuple(_fixes_of(verdict.notes))  # what to do where --write-fixed does not help
+    fixes = tuple(sorted(fixes, key=lambda fix: fix != COMMAND))
+    # Where --write-fixed does not help, the notes say what to do first.
+    fixes += tuple(_fixes_of(verdict.notes))
     if not fixes:
         fixes = tuple(_fixes_of(violation.message for violation, _ in finding.diagnostics))
     return fixes, () if fixes else verdict.notes

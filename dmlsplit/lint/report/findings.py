@@ -15,8 +15,8 @@ from dmlsplit.models.site import SplitSite
 
 Status = Literal["failed", "unknown", "remark", "note", "plain"]
 Severity = Literal["error", "warning", "note"]
-# The severity of a finding: an error is what makes the command fail. A finding that only the
-# baseline knows is a remark.
+# The severity of a finding: an error is what makes the command fail. A finding that the baseline
+# has is a remark.
 SEVERITIES: dict[Status, Severity] = {
     "failed": "error",
     "unknown": "warning",
@@ -24,7 +24,7 @@ SEVERITIES: dict[Status, Severity] = {
     "note": "note",
 }
 SEVERITY_ORDER: tuple[Severity, ...] = ("error", "warning", "note")
-# Of diagnostics that only remark on a finding; others are errors.
+# The severities of diagnostics that only remark on a finding; all others are errors.
 _REMARK_SEVERITIES: dict[str, Severity] = {"warning": "warning", "note": "note"}
 # The most splits that a text names for one finding.
 MAX_SPLITS = 8
@@ -38,20 +38,30 @@ class Finding(NamedTuple):
     """A split, a defect that may affect splits of a file, or a faulty model, target or file."""
 
     status: Status
-    title: str  # the verdict, or the kind of finding
-    file: str  # as the caller named it, so not safe to print; empty for the target
-    # File and address of the split, file and rule of the defect, the file alone, or the target.
+    # The verdict about a split, or the kind of another finding.
+    title: str
+    # The file as the caller named it, so not safe to print; empty for the target.
+    file: str
+    # The file and the address of the split, the file and the rule of the defect, the file alone, or
+    # the target.
     subject: str
     headline: str
-    details: Sequence[str] = ()  # the broken rules and the fix, in lines
-    fix: str = ""  # in one line
-    diagnostics: Sequence[tuple[Violation, str]] = ()  # from `group_diagnostics`
+    # The lines after the headline: the broken rules and the fix.
+    details: Sequence[str] = ()
+    # The fix, in one line.
+    fix: str = ""
+    # The broken rules, each with what `group_diagnostics` says about other tensors.
+    diagnostics: Sequence[tuple[Violation, str]] = ()
     sites: Sequence[SplitSite] = ()
-    # Of each diagnostic, unique within the file, and the same while other nodes and files change.
+    # The fingerprint of each diagnostic: unique within the file, and the same while other nodes and
+    # files change.
     fingerprints: Sequence[str] = ()
-    verdict: Verdict | None = None  # of a split
-    remarks: Sequence[str] = ()  # how a defect may affect each of the sites
-    fault: Violation | None = None  # of the target
+    # The verdict that the finding is about; None if it is not about one split.
+    verdict: Verdict | None = None
+    # How a defect may affect each of the sites.
+    remarks: Sequence[str] = ()
+    # The rule that the target breaks; None if the finding is not about the target.
+    fault: Violation | None = None
 
     @property
     def deciding(self) -> list[tuple[str, Violation]]:
@@ -61,10 +71,12 @@ class Finding(NamedTuple):
             for fingerprint, (violation, _) in zip(self.fingerprints, self.diagnostics, strict=True)
         ]
         broken = [r for r in reasons if r[1].severity not in ("warning", "note")]
-        return broken or reasons  # none is broken if --fail-on names unknown splits
+        # An unknown split that fails because of --fail-on breaks no rule.
+        return broken or reasons
 
 
-_Affected = list[tuple[SplitSite, Violation]]  # the splits that a defect may affect
+# The splits that a defect may affect, each with what is known about it there.
+_Affected = list[tuple[SplitSite, Violation]]
 
 
 def findings(assessment: Assessment) -> Iterator[Finding]:
@@ -103,14 +115,14 @@ def _fingerprints(finding: Finding, seen: Counter[tuple[str, str]]) -> Iterator[
         node = "{0.graph}|{0.node}|{0.index}".format(finding.sites[0]) if is_of_node else ""
         text = f"{node}|{violation.rule.id}|{violation.field}"
         fingerprint = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
-        # Results of one rule, node and field share it.
+        # Diagnostics of one rule, node and field share it, so all but the first get a number.
         seen[finding.file, fingerprint] += 1
         number = seen[finding.file, fingerprint]
         yield fingerprint if number == 1 else f"{fingerprint}:{number}"
 
 
 def _all_findings(assessment: Assessment) -> Iterator[Finding]:
-    """The findings as in `findings`, without fingerprints and baseline."""
+    """The findings in order, before fingerprints and the baseline are taken into account."""
     target = str(assessment.target)
     for fault in assessment.diagnostics:
         head = f"{fault.rule.id}: {fault.message}"
@@ -134,7 +146,7 @@ def _split_finding(assessment: Assessment, verdict: Verdict) -> Finding:
     """The finding about a split."""
     site = verdict.site
     reasons = group_diagnostics(verdict)
-    status = _status(assessment, verdict)
+    status = _status(assessment, verdict, [reason for reason, _ in reasons])
     title = str(verdict.outcome)
     if status in ("remark", "note"):
         title = ", ".join(dict.fromkeys(reason.rule.id for reason, _ in reasons))
@@ -181,15 +193,15 @@ def _model_finding(assessment: Assessment, model: ModelVerdict) -> Finding:
     )
 
 
-def _status(assessment: Assessment, verdict: Verdict) -> Status:
-    """What a verdict means to the command."""
+def _status(assessment: Assessment, verdict: Verdict, reasons: Sequence[Violation]) -> Status:
+    """What a verdict with these reasons means to the command."""
     if assessment.fails(verdict):
         return "failed"
     if verdict.outcome is Outcome.UNKNOWN:
         return "unknown"
     if verdict.is_plain:
         return "plain"
-    return "note" if all(e.severity == "note" for e, _ in group_diagnostics(verdict)) else "remark"
+    return "note" if all(reason.severity == "note" for reason in reasons) else "remark"
 
 
 def _defect_finding(assessment: Assessment, file: str, splits: _Affected) -> Finding:

@@ -14,7 +14,8 @@ from dmlsplit.lint.target import Target
 from dmlsplit.lint.verdict import Assessment, ModelVerdict, Verdict
 from dmlsplit.models.site import Unknown
 
-# The most outputs of a descriptor, and reasons of a verdict: a small model can ask for many.
+# The most outputs of a descriptor, and the most diagnostics of a verdict, that are listed: a small
+# model can ask for very many.
 _MAX_LISTED = 256
 # Increased when a key changes its meaning or disappears; new keys may come at any time.
 SCHEMA = 3
@@ -124,5 +125,6 @@ def _descriptors(desc: SplitOperatorDesc | None) -> list[dict[str, Any]]:
 
 
 def _tensor(tensor: TensorDesc) -> dict[str, Any]:
+    """A tensor of a descriptor."""
     keys = ("sizes", "strides", "total_tensor_size_in_bytes")
     return {"data_type": tensor.data_type.name} | _fields(tensor, *keys)

@@ -10,6 +10,7 @@ and 3.11.6). A model chooses its names, so both are escaped.
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import PureWindowsPath
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -26,6 +27,7 @@ from dmlsplit.lint.report.findings import (
     severities,
     with_slashes,
 )
+from dmlsplit.lint.target import Target
 from dmlsplit.lint.verdict import Assessment
 from dmlsplit.messages import printable
 from dmlsplit.models.site import SplitSite
@@ -35,56 +37,63 @@ _SCHEMA = (
 )
 # Code scanning uses only the second. If it is absent, the upload action hashes the text of the line
 # (codeql-action, fingerprints.ts), which is line 1 for all nodes of a model.
-_FINGERPRINTS = ("dmlsplitNode/v1", "primaryLocationLineHash")
-MAX_RESULTS = 25_000  # GitHub refuses a run with more
+_FINGERPRINT_KEYS = ("dmlsplitNode/v1", "primaryLocationLineHash")
+# GitHub refuses a run with more results.
+MAX_RESULTS = 25_000
 
 
-class _Result(NamedTuple):
-    """A rule that a finding names."""
+class _Diagnostic(NamedTuple):
+    """A rule that a finding names, which becomes a result of the log."""
 
     finding: Finding
     fingerprint: str
     level: Severity
     violation: Violation
-    others: str  # as in `group_diagnostics`
+    others: str  # ends the message: in how many other tensors the rule is broken in the same way
 
 
 def sarif_report(assessment: Assessment) -> str:
     """A SARIF 2.1.0 log. Models have no lines: a result points at line 1 and names its node."""
-    results = [
-        _Result(finding, fingerprint, level, *diagnostic)
-        for finding in findings(assessment)
-        for fingerprint, level, diagnostic in zip(
-            finding.fingerprints, _levels(finding), finding.diagnostics, strict=True
-        )
-    ]
-    count = len(results)
-    if count > MAX_RESULTS:  # errors stay longest
-        results = sorted(results, key=lambda result: SEVERITY_ORDER.index(result.level))[
-            :MAX_RESULTS
-        ]
-    violations = [*(result.violation for result in results), *assessment.diagnostics]
+    all_diagnostics = list(_diagnostics(assessment))
+    diagnostics = _worst_diagnostics(all_diagnostics)
+    violations = [*(entry.violation for entry in diagnostics), *assessment.diagnostics]
     rules = {violation.rule.id: violation.rule for violation in violations}
-    index = {rule: position for position, rule in enumerate(rules)}
+    positions = {rule: position for position, rule in enumerate(rules)}
     driver = {
         "name": "dmlsplit",
         "version": __version__,
         "rules": [_reporting_descriptor(rule) for rule in rules.values()],
     }
-    runtime = assessment.target.runtime
-    program = re.sub(r"[^a-z0-9.]+", "-", (runtime.name if runtime else "directml").lower())
     run = {
         "tool": {"driver": driver},
-        "automationDetails": {"id": f"dmlsplit/{program}/{assessment.target.level}/"},
-        "invocations": [_invocation(assessment, count - len(results))],
-        "results": [_result(result, index[result.violation.rule.id]) for result in results],
+        "automationDetails": {"id": _analysis_id(assessment.target)},
+        "invocations": [_invocation(assessment, len(all_diagnostics) - len(diagnostics))],
+        "results": [_result(entry, positions[entry.violation.rule.id]) for entry in diagnostics],
     }
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
 
 
-def _levels(finding: Finding) -> list[Severity]:
-    """The levels of the diagnostics, as in the text; a split without any needs none."""
-    return severities(finding) if finding.diagnostics else []
+def _diagnostics(assessment: Assessment) -> Iterator[_Diagnostic]:
+    """The diagnostics of all findings; a finding without any has no result."""
+    for finding in findings(assessment):
+        if finding.diagnostics:
+            columns = finding.fingerprints, severities(finding), finding.diagnostics
+            for fingerprint, level, diagnostic in zip(*columns, strict=True):
+                yield _Diagnostic(finding, fingerprint, level, *diagnostic)
+
+
+def _worst_diagnostics(diagnostics: list[_Diagnostic]) -> list[_Diagnostic]:
+    """As many diagnostics as a run may have. If some are left out, errors stay longest."""
+    if len(diagnostics) <= MAX_RESULTS:
+        return diagnostics
+    by_level = sorted(diagnostics, key=lambda entry: SEVERITY_ORDER.index(entry.level))
+    return by_level[:MAX_RESULTS]
+
+
+def _analysis_id(target: Target) -> str:
+    """The id of the analysis: on GitHub, a run replaces the results of earlier ones of its id."""
+    program = target.runtime.name if target.runtime else "directml"
+    return f"dmlsplit/{re.sub(r'[^a-z0-9.]+', '-', program.lower())}/{target.level}/"
 
 
 def _message(text: str) -> dict[str, str]:
@@ -97,7 +106,11 @@ def _message(text: str) -> dict[str, str]:
 def _invocation(assessment: Assessment, omitted: int) -> dict[str, Any]:
     """What the run could not read, has left out, or finds wrong with the target."""
     unread = [
-        {"level": "error", "message": _message(printable(text)), "locations": [_physical(file)]}
+        {
+            "level": "error",
+            "message": _message(printable(text)),
+            "locations": [_physical_location(file)],
+        }
         for file, text in assessment.unreadable
     ]
     text = f"{omitted:,} results are left out: GitHub accepts {MAX_RESULTS:,} per run. "
@@ -117,36 +130,36 @@ def _invocation(assessment: Assessment, omitted: int) -> dict[str, Any]:
     }
 
 
-def _result(result: _Result, rule_index: int) -> dict[str, Any]:
-    """SARIF's result; `rule_index` is the position of its rule among those of the run."""
-    finding, fingerprint, _, violation, others = result
+def _result(diagnostic: _Diagnostic, rule_index: int) -> dict[str, Any]:
+    """The result of a diagnostic, whose rule is at `rule_index` among those of the run."""
+    finding, fingerprint, level, violation, others = diagnostic
     # A model without a split has no node.
     name = address(finding.sites[0]) if finding.sites else finding.subject
     text = f"{name}: {finding.headline}: {printable(violation.message)}{others}"
     if violation.severity == "defect":  # one result for all splits of the file
         text = "; ".join([finding.headline, *map(str.strip, finding.details[:-1])])
-    logical_locations = list(map(_logical, finding.sites))
+    logical_locations = list(map(_logical_location, finding.sites))
     logical = {"logicalLocations": logical_locations} if logical_locations else {}
     return {
         "ruleId": violation.rule.id,
         "ruleIndex": rule_index,
-        "level": result.level,
+        "level": level,
         "message": _message(f"{text}. Fix: {finding.fix}" if finding.fix else text),
         # GitHub refuses a result without a file.
-        "locations": [_physical(finding.file or name) | logical],
-        "partialFingerprints": dict.fromkeys(_FINGERPRINTS, fingerprint),
+        "locations": [_physical_location(finding.file or name) | logical],
+        "partialFingerprints": dict.fromkeys(_FINGERPRINT_KEYS, fingerprint),
     }
 
 
-def _logical(site: SplitSite) -> dict[str, str]:
-    """The node of a split as a logical location."""
+def _logical_location(site: SplitSite) -> dict[str, str]:
+    """The node of a split, in the terms of SARIF."""
     name = address(site)
     kind = "function" if "." in site.graph else "module"
     return {"name": name, "fullyQualifiedName": name, "kind": kind}
 
 
-def _physical(file: str) -> dict[str, Any]:
-    """The first line of a file as a location."""
+def _physical_location(file: str) -> dict[str, Any]:
+    """The first line of a file, which stands for all of it."""
     # File names on Linux and macOS contain only U+DC80 to U+DCFF, which stand for raw bytes.
     path = re.sub("[\ud800-\udc7f\udd00-\udfff]", "\ufffd", with_slashes(file))
     windows = PureWindowsPath(path)

@@ -22,7 +22,8 @@ Detail = Literal["quiet", "usual", "verbose"]
 _COLOURS = {"error": "1;31", "warning": "1;33", "note": "1;36", "ok": "1;32"}
 _LOCATION_COLOUR = "34"
 _ARROW = "  --> "
-_MAX_REASONS = 4  # of one block, except in the verbose text
+# The most reasons of a block, except in the verbose text.
+_MAX_REASONS = 4
 
 
 def text_report(
@@ -91,7 +92,7 @@ def _block(group: FindingGroup, style: _Style) -> str:
     lines = list(_headers(group.statement.reasons[:_MAX_REASONS], style))
     lines += map(indented, omitted_line(len(group.statement.reasons), _MAX_REASONS))
     if group.locations:
-        lines.append(style.location(group.locations[0], _others(group)))
+        lines.append(style.location(group.locations[0], _others_text(group)))
         lines += [f"  {node}" for site in group.findings[0].sites[:1] if (node := excerpt(site))]
         lines += [indented(remark) for remark in [group.locations[0].remark] if remark]
     if group.statement.outcome:
@@ -100,7 +101,7 @@ def _block(group: FindingGroup, style: _Style) -> str:
     return "\n".join(lines)
 
 
-def _others(group: FindingGroup) -> str:
+def _others_text(group: FindingGroup) -> str:
     """How many other locations there are."""
     others = len(group.locations) - 1
     files = len({location.file for location in group.locations})
@@ -112,7 +113,8 @@ def _fix_lines(group: FindingGroup) -> Iterator[str]:
     fixes = group.statement.fixes
     texts = [fix for fix in fixes if not commands(fix)]
     lines = ["; or ".join(texts)] if texts else []
-    lines += [fix for fix in fixes if commands(fix)]  # each on a line, to be pasted
+    # A command has a line of its own, from which it can be copied.
+    lines += [fix for fix in fixes if commands(fix)]
     for index, line in enumerate(lines):
         yield f"{'or' if index else 'fix'}: {line}"
     yield from (f"note: {note}" for note in group.statement.notes)
@@ -154,13 +156,13 @@ def _location_lines(locations: Sequence[Location], style: _Style) -> Iterator[st
     """The lines of locations; those with equal details come together, above these details."""
     equal: dict[tuple[str, ...], list[Location]] = {}
     for location in locations:
-        equal.setdefault(tuple(_whole(location)), []).append(location)
+        equal.setdefault(tuple(_location_details(location)), []).append(location)
     for text, group in equal.items():
         yield from map(style.location, group)
         yield from text
 
 
-def _whole(location: Location) -> list[str]:
+def _location_details(location: Location) -> list[str]:
     """All that is known about the split of a location, or how a defect may affect it."""
     if location.verdict is None:
         return [indented(remark, "    ") for remark in [location.remark] if remark]

@@ -9,7 +9,7 @@ from dmlsplit.lint.verdict import Assessment, Outcome, Verdict
 from dmlsplit.messages import counted, unbroken
 
 # How a line goes on after the number of splits with an outcome: if it is 1, and if it is larger.
-_SPLITS = {
+_SPLIT_ENDINGS = {
     Outcome.NOT_LOADED: ("in a model that does not load", "in models that do not load"),
     Outcome.UNWRITTEN: ("whose outputs are not written", "whose outputs are not written"),
     Outcome.FAILS: (str(Outcome.FAILS), "fail when they run"),
@@ -22,7 +22,7 @@ _SPLITS = {
     Outcome.NEVER_RUNS: (str(Outcome.NEVER_RUNS), "never run"),
 }
 # How a line goes on after the number of models whose worst outcome is this one.
-_MODELS = {
+_MODEL_ENDINGS = {
     Outcome.NOT_LOADED: "not loaded",
     Outcome.UNWRITTEN: "with outputs that are not written",
     Outcome.FAILS: "failing when they run",
@@ -35,22 +35,23 @@ _MODELS = {
 
 
 def totals(assessment: Assessment, groups: Sequence[FindingGroup]) -> Iterator[str]:
-    """The lines, in one piece each; the last one counts what was found, and wrong numbers."""
+    """The unwrapped lines; the last one counts the findings, and splits with wrong numbers."""
     if assessment.unreadable:
         yield f"not checked: {counted(len(assessment.unreadable), 'path')}"
-    lines = list(_of_targets(assessment))
-    lines += _of_models(assessment)
+    lines = list(_target_lines(assessment))
+    lines += _model_lines(assessment)
     if not (lines or assessment.unreadable):
         lines = ["no splits found"]
-    summary = f"Found {', '.join(_counts(groups))}" if groups else ""
-    if 0 < len(lines) <= 2:  # of one target, so that nothing comes between
+    summary = f"Found {', '.join(_severity_counts(groups))}" if groups else ""
+    # The lines of a single target leave room for the findings at the end of the last one.
+    if 0 < len(lines) <= 2:
         summary = ". ".join(filter(None, (lines.pop(), summary)))
     yield from lines
-    if last := "; ".join(filter(None, (summary, _wrong_numbers(assessment)))):
+    if last := "; ".join(filter(None, (summary, _wrong_numbers_text(assessment)))):
         yield last
 
 
-def _counts(groups: Sequence[FindingGroup]) -> Iterator[str]:
+def _severity_counts(groups: Sequence[FindingGroup]) -> Iterator[str]:
     """How many findings there are of each severity: a rule that a node breaks is one, as in SARIF.
 
     A known defect is one for all splits of a file.
@@ -66,27 +67,26 @@ def _counts(groups: Sequence[FindingGroup]) -> Iterator[str]:
             yield counted(count, severity)
 
 
-def _of_targets(assessment: Assessment) -> Iterator[str]:
+def _target_lines(assessment: Assessment) -> Iterator[str]:
     """The lines of each target."""
     for target in assessment.targets if assessment.verdicts else ():
         verdicts = [verdict for verdict in assessment.verdicts if verdict.target == target]
-        yield from _of_target(
-            verdicts, " (DirectML called directly)" * (target != assessment.target)
-        )
+        remark = " (DirectML called directly)" if target != assessment.target else ""
+        yield from _lines_of_target(verdicts, remark)
 
 
-def _of_target(verdicts: Sequence[Verdict], remark: str) -> Iterator[str]:
+def _lines_of_target(verdicts: Sequence[Verdict], remark: str) -> Iterator[str]:
     """The target on a line of its own, then the number of its splits with each outcome."""
     files = {verdict.site.file for verdict in verdicts if verdict.site.file}
     where = f" in {counted(len(files), 'file')}" if files else ""
     counts = Counter(verdict.outcome for verdict in verdicts)
-    named = {o: _SPLITS.get(o, (o, o))[counts[o] > 1] for o in Outcome if counts[o]}
+    named = {o: _SPLIT_ENDINGS.get(o, (o, o))[counts[o] > 1] for o in Outcome if counts[o]}
     yield f"{counted(len(verdicts), 'split')}{where} {verdicts[0].target.where}{remark}:"
     outcomes = "; ".join(unbroken(f"{counts[outcome]} {name}") for outcome, name in named.items())
     yield f"  {outcomes}"
 
 
-def _of_models(assessment: Assessment) -> Iterator[str]:
+def _model_lines(assessment: Assessment) -> Iterator[str]:
     """What becomes of models, each named after its worst split, unless one with splits is all."""
     order = list(Outcome)
     worst = dict[str, Outcome]()
@@ -94,12 +94,12 @@ def _of_models(assessment: Assessment) -> Iterator[str]:
         worst[file] = min(worst.get(file, outcome), outcome, key=order.index)
     worst |= {model.file: model.outcome for model in assessment.models}
     if len(worst) > 1 or assessment.models:
-        counts = Counter(_MODELS.get(outcome, str(outcome)) for outcome in worst.values())
+        counts = Counter(_MODEL_ENDINGS.get(outcome, str(outcome)) for outcome in worst.values())
         outcomes = "; ".join(unbroken(f"{count} {text}") for text, count in counts.items())
         yield f"{counted(len(worst), 'model')}: {outcomes}"
 
 
-def _wrong_numbers(assessment: Assessment) -> str:
+def _wrong_numbers_text(assessment: Assessment) -> str:
     """How many splits a defect may affect, and which defects."""
     harmed = [verdict for verdict in assessment.verdicts if verdict.defects]
     if not harmed:

@@ -13,10 +13,9 @@ from dmlsplit.directml.tensor import (
     TensorFlags,
 )
 from dmlsplit.files.fields import Field
+from dmlsplit.models.limits import MAX_RANK
 
 SPLIT_NAMES = {"SPLIT", "DML_OPERATOR_SPLIT"}
-# DirectML takes at most 8. The products of more sizes than this would take quadratic time.
-_MAX_DIMENSIONS = 64
 
 
 def read_descriptor(mapping: Mapping[str, Any]) -> SplitOperatorDesc:
@@ -86,7 +85,7 @@ def _tensor(field: Field) -> TensorDesc:
     for entry in field.optional("Flags", default=[]).one_or_many():
         flags |= entry.one_of(TensorFlags.__members__, "DML_TENSOR_FLAG_")
     alignment = field.optional("GuaranteedBaseOffsetAlignment", default=0).integer(0, UINT_MAX)
-    # As in DxDispatch, an empty list of strides and a size of 0 mean a packed tensor.
+    # To DxDispatch, an empty list of strides and a size of 0 mean a packed tensor.
     return TensorDesc(
         data_type,
         sizes,
@@ -100,7 +99,7 @@ def _tensor(field: Field) -> TensorDesc:
 def _numbers(field: Field) -> list[int]:
     """The sizes or strides."""
     entries = field.items()
-    if len(entries) > _MAX_DIMENSIONS:
+    if len(entries) > MAX_RANK:
         allowed = f"DirectML takes at most {DIMENSION_COUNT_MAX} dimensions"
         raise field.invalid(f"has {len(entries)} entries; {allowed}")
     return [entry.integer() for entry in entries]

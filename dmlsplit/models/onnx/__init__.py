@@ -8,8 +8,8 @@ A scan reads a file in this order:
 4. nodes.py completes the site of a split from node_facts.py: operators.py has the versions,
    arguments.py the checks of attributes and inputs, lowering.py the descriptors, and portability.py
    the warnings;
-5. shapes.py infers the other values (values.py) with rearrangement.py, windows.py, constants.py and
-   folding.py, by which ONNX Runtime leaves out nodes;
+5. inference.py infers the other values (values.py): shapes with shapes.py, rearrangement.py and
+   windows.py, elements with constants.py; by folding.py, ONNX Runtime leaves out nodes;
 6. piece_uses.py and recombination.py follow the pieces; frozen.py and missing_sizes.py say which
    sizes a split is fixed to, or lacks.
 

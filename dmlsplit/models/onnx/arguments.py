@@ -231,22 +231,14 @@ def read_arguments(
     split_type = ElementType.of_dtype(split.dtype) if hasattr(split, "dtype") else None
     check_types(operator, None, split_type)
     lengths = _split_argument(operator, split)
+    keeps = True
+    outputs = None
     if operator.makes_sequence:
-        keepdims = 1 if keepdims is None else integer_argument("keepdims", keepdims, operator)
-        if keepdims not in (0, 1) and lengths is None:
-            refuse(operator, f"keepdims is {keepdims}", "it must be 0 or 1")
-        keeps = keepdims != 0
-        outputs = None
+        keeps = _checked_keepdims(operator, keepdims, lengths)
     else:
-        keeps = True
         outputs = _output_count(operator, lengths, num_outputs, output_count)
         if operator.since >= 18 and lengths is None and num_outputs is None:
-            text = (
-                f"{operator} has neither sizes nor num_outputs, which ONNX forbids; assuming "
-                f"{counted(outputs, 'equal piece')}, one per output"
-            )
-            fix = "set num_outputs, or give the sizes as split"
-            assumed.append(ProviderRemark(text, "ORT-NUM-OUTPUTS", fix))
+            assumed.append(_assumed_count(operator, outputs))
     return Arguments(
         operator,
         axis=0 if axis is None else integer_argument("axis", axis, operator),
@@ -256,6 +248,24 @@ def read_arguments(
         output_count=outputs,
         assumed=tuple(assumed),
         split_type=split_type,
+    )
+
+
+def _checked_keepdims(operator: OperatorVersion, keepdims: Any, lengths: SplitArgument) -> bool:
+    """Whether keepdims of a SplitToSequence is not 0. It has no effect if there are lengths."""
+    number = 1 if keepdims is None else integer_argument("keepdims", keepdims, operator)
+    if number not in (0, 1) and lengths is None:
+        refuse(operator, f"keepdims is {number}", "it must be 0 or 1")
+    return number != 0
+
+
+def _assumed_count(operator: OperatorVersion, count: int) -> ProviderRemark:
+    """The warning about a Split that has neither sizes nor num_outputs."""
+    return ProviderRemark(
+        f"{operator} has neither sizes nor num_outputs, which ONNX forbids; assuming "
+        f"{counted(count, 'equal piece')}, one per output",
+        "ORT-NUM-OUTPUTS",
+        "set num_outputs, or give the sizes as split",
     )
 
 

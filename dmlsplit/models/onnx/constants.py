@@ -10,14 +10,13 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate, compress, product
 from typing import Any
 
+from dmlsplit.models.limits import MAX_CONSTANT_ELEMENTS, MAX_FOLLOWED_SIZES
 from dmlsplit.models.onnx.operators import ElementType
 from dmlsplit.models.onnx.protobuf import Attribute, Shape
 from dmlsplit.models.onnx.reader import LimitError
 from dmlsplit.models.onnx.values import InferenceContext, Item, elements
 from dmlsplit.models.site import Size
 
-_MAX_ELEMENTS = 1_024  # elements of a computed constant, or of an input to one
-_MAX_NAMES = 16  # values that may follow from more sizes are not followed any further
 _Items = tuple[Item, ...]
 _Sizes = Sequence[int]
 # How `struct` rounds a float to its type, and the bits of the integers that are computed.
@@ -44,12 +43,12 @@ def compute_elements(context: InferenceContext, data_type: int, shape: Shape) ->
 def sizes_used(context: InferenceContext) -> frozenset[str]:
     """The dynamic sizes that the elements of a node in `COMPUTED` may follow from.
 
-    They are as in `Value.sizes`. Errors are those of `compute_elements`.
+    Their names are those of `dimension_name`. Errors are those of `compute_elements`.
     """
     operator = context.node.op_type
     if operator not in ("Shape", "Size"):
         names = frozenset[str]().union(*(value.sizes for value in context.inputs))
-        return names if len(names) <= _MAX_NAMES else frozenset()
+        return names if len(names) <= MAX_FOLLOWED_SIZES else frozenset()
     name = context.node.input[0]
     shape = context.shape(0)
     axes = context.shape_axes if operator == "Shape" else range(len(shape))
@@ -63,8 +62,8 @@ def _small_sizes(context: InferenceContext, shape: Shape) -> list[int]:
     # Without elements, a size may still be large, and its indices would fill the memory.
     if len(sizes) < len(shape):
         raise ValueError("dynamic")
-    if (count := math.prod(size or 1 for size in sizes)) > _MAX_ELEMENTS:
-        limit = f"dmlsplit computes with at most {_MAX_ELEMENTS:,}"
+    if (count := math.prod(size or 1 for size in sizes)) > MAX_CONSTANT_ELEMENTS:
+        limit = f"dmlsplit computes with at most {MAX_CONSTANT_ELEMENTS:,}"
         raise LimitError(f"a constant of {count:,} elements; {limit}")
     context.reader.charge_elements(math.prod(sizes))
     return sizes

@@ -19,8 +19,8 @@ class Contradictions:
     faults : list of str
         Those for which ONNX Runtime does not load the model.
     shapes : dict
-        The inferred shapes of values whose declared shapes contradict them. A key has the path of
-        the value's graph, as in sites, and its name.
+        The inferred shapes of values whose declared shapes contradict them, by the path of the
+        value's graph and the value's name.
     """
 
     faults: list[str] = field(default_factory=list)
@@ -30,7 +30,7 @@ class Contradictions:
         """Add faults of a graph."""
         self.faults += faults
 
-    def checked(self, name: str, value: Value, visit: Visit) -> Value:
+    def checked_value(self, name: str, value: Value, visit: Visit) -> Value:
         """An output of a node, completed from its declaration, or with a remark if it is wrong."""
         scope = visit.scope
         declarations = visit.scope.declarations

@@ -22,7 +22,8 @@ class Declarations:
     from a wrong one.
     """
 
-    by_name: Mapping[str, Value]  # with the sizes that the user gives
+    # What is declared about each value, with the sizes that the user gives.
+    by_name: Mapping[str, Value]
     are_stale: bool = False
 
 

@@ -7,11 +7,9 @@ from itertools import islice
 from dmlsplit.checks import instance, integer
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.messages import MAX_SHOWN
+from dmlsplit.models.limits import MAX_DIMENSION_NAMES
 from dmlsplit.models.onnx.protobuf import ValueInfo, shown_name
 from dmlsplit.models.site import Size, dimension_name
-
-# The most names of dimensions that are remembered, to list them in an error.
-_MAX_NAMES = 1000
 
 
 class FixedSizes:
@@ -52,10 +50,14 @@ class FixedSizes:
         for name, size in self.sizes.items():
             if size < 0:
                 raise InvalidArgumentError(f"sizes[{name!r}] is {size}; it must be at least 0")
-        self._used: set[str] = set()  # names that a model has
-        self._dynamic: dict[str, None] = {}  # names that could be given, in their order
-        self._axes: set[Size] = set()  # INPUT.AXIS of each dimension of an input
-        self._fixed: dict[Size, int] = {}  # by name
+        # The given names that a model has.
+        self._used: set[str] = set()
+        # The names that could be given, as the keys of a dictionary, which keeps their order.
+        self._dynamic: dict[str, None] = {}
+        # The INPUT.AXIS of each dimension of the inputs of the model that was registered last.
+        self._axes: set[Size] = set()
+        # The sizes of that model's dimensions to which the user gives one, by their names.
+        self._fixed: dict[Size, int] = {}
 
     def register(self, inputs: Iterable[ValueInfo]) -> dict[str, str]:
         """Register the dimensions of a model's inputs: once per model, before `size`.
@@ -81,7 +83,7 @@ class FixedSizes:
             if not isinstance(dim, int):
                 plain = dimension_name(value, axis, None if name == key else name)
                 plain_names.setdefault(name, plain)
-        room = max(0, _MAX_NAMES - len(self._dynamic))
+        room = max(0, MAX_DIMENSION_NAMES - len(self._dynamic))
         self._dynamic.update(dict.fromkeys(islice(plain_names.values(), room)))
         return plain_names
 

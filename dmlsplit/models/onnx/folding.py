@@ -9,9 +9,9 @@ from math import prod
 
 from dmlsplit.models.onnx.values import InferenceContext, Item, Value
 
-# A node that computes from shapes may have other inputs, which must be constants of at most this
-# many elements.
-_MAX_SMALL = 100
+# The most elements of a constant that leaves a node on the CPU whose other inputs are shapes: ONNX
+# Runtime's kSmallInitializerThreshold.
+_SMALL_CONSTANT_ELEMENTS = 100
 # Random numbers differ in each run; DequantizeLinear stays for the fusion of quantized nodes, and
 # the sequence operators, because a constant is a tensor.
 _NEVER_FOLDED = {
@@ -59,7 +59,7 @@ def _named_inputs(context: InferenceContext) -> list[Value]:
 def _is_small(value: Value) -> bool:
     """Whether a constant may stand beside shapes."""
     sizes = [size for size in value.shape or () if isinstance(size, int)]
-    return value.is_static and prod(sizes) <= _MAX_SMALL
+    return value.is_static and prod(sizes) <= _SMALL_CONSTANT_ELEMENTS
 
 
 def with_origin(value: Value, context: InferenceContext) -> Value:

@@ -21,7 +21,7 @@ class FunctionCall(NamedTuple):
     attributes: frozenset[Attribute]
 
 
-def resolved(node: Node, attributes: Mapping[str, Attribute] | None) -> Node:
+def resolved_node(node: Node, attributes: Mapping[str, Attribute] | None) -> Node:
     """A node of a function with the caller's attributes; unknown ones stay references."""
     if attributes is None or not node.has_references:
         return node
@@ -47,7 +47,7 @@ def call_of(visit: Visit, function: Function) -> tuple[FunctionCall, Scope]:
     return FunctionCall(function.key, inputs, frozenset(attributes.values())), scope
 
 
-def uncalled(
+def uncalled_functions(
     functions: Mapping[tuple[str, str, str], Function], calls: Mapping[FunctionCall, object]
 ) -> Iterator[Function]:
     """The functions that no call so far is of; the calls may become more meanwhile."""

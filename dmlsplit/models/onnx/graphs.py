@@ -21,7 +21,7 @@ class Body(NamedTuple):
     """A graph in a node, and the scope around it."""
 
     span: Span
-    name: str  # as in sites
+    name: str
     outer: Scope
     runs: bool
 
@@ -72,7 +72,7 @@ def graph_scope(
         for tensor in graph.initializer
         if with_defaults or tensor.name not in defaults
     }
-    # Of two declarations, ONNX Runtime takes the output's.
+    # ONNX Runtime takes the declaration of an output before one in value_info.
     declared = declared_values((*graph.value_info, *graph.output), dimensions)
     return replace(
         outer,

@@ -12,7 +12,8 @@ from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import DIMENSION_COUNT_MAX
 from dmlsplit.geometry import ceil_div
 from dmlsplit.messages import shown
-from dmlsplit.models.lowering import MAX_SPLIT_OUTPUTS, Lowering, checked_shape, split_descriptor
+from dmlsplit.models.limits import MAX_SPLIT_OUTPUTS
+from dmlsplit.models.lowering import Lowering, checked_shape, split_descriptor
 from dmlsplit.models.onnx.arguments import Arguments, check_types, refuse
 from dmlsplit.models.onnx.operators import CARRIERS, ElementType, OperatorVersion
 from dmlsplit.models.onnx.portability import piece_warnings
@@ -79,7 +80,7 @@ def lower_checked(
 def descriptor_of(
     data_type: ElementType, shape: tuple[int, ...], axis: int, sizes: tuple[int, ...]
 ) -> SplitOperatorDesc | None:
-    """The descriptor of a split, as in `Lowering`."""
+    """The descriptor of a split; `Lowering` says when there is none."""
     carrier = CARRIERS.get(data_type)
     if carrier is None:
         return None

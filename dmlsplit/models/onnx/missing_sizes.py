@@ -30,7 +30,7 @@ def missing_sizes(
             yield name, axis_size if is_axis else 1
 
 
-def unified(sites: list[SplitSite], options: Mapping[str, str]) -> list[SplitSite]:
+def unified_sites(sites: list[SplitSite], options: Mapping[str, str]) -> list[SplitSite]:
     """The sites, with examples that suit all of them: multiples of every number of pieces.
 
     Only the names in `options` can be given; sizes that they do not determine are left out.

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from dmlsplit.errors import InvalidArgumentError, limit_error
+from dmlsplit.models.limits import FIELDS_PER_BYTE, MAX_FIELDS, MIN_FIELDS
 from dmlsplit.models.onnx.dimensions import FixedSizes
 from dmlsplit.models.onnx.missing_sizes import without_examples
 from dmlsplit.models.onnx.protobuf import Model, Shape
@@ -13,16 +14,16 @@ from dmlsplit.models.onnx.reader import LimitError, Reader, Span, WireError
 from dmlsplit.models.onnx.walk import Walk
 from dmlsplit.models.site import NodePath, OnnxModel, SplitSite
 
-# The most fields of protobuf messages that are read.
-MAX_FIELDS = 1_500_000
-
 
 class ModelScan(NamedTuple):
     """The splits of a model, and what is wrong in its declarations."""
 
     sites: list[SplitSite]
-    contradicted: Mapping[tuple[NodePath, str], Shape]  # as `Contradictions.shapes`
-    has_defaults: bool  # whether an input has one, which a caller may override
+    # The inferred shapes of values whose declared shapes are wrong, by the path of the graph and
+    # the name of the value.
+    contradicted: Mapping[tuple[NodePath, str], Shape]
+    # Whether an input has a default, which a caller may override.
+    has_defaults: bool
     model: OnnxModel
 
 
@@ -39,8 +40,7 @@ def _scan(
     name: str, data: bytes | mmap.mmap, dimensions: FixedSizes, *, with_defaults: bool
 ) -> ModelScan:
     """Scan a model once, with or without the defaults of its inputs."""
-    # Calls and constants are walked again, which may double the fields of a small model.
-    reader = Reader(data, min(MAX_FIELDS, 50_000 + 2 * len(data)))
+    reader = Reader(data, min(MAX_FIELDS, MIN_FIELDS + FIELDS_PER_BYTE * len(data)))
     try:
         model = reader.read(Model, Span(0, len(data)))
         if len(model.graph) != 1:

@@ -5,17 +5,15 @@ from typing import Any, NamedTuple
 from dmlsplit.checks import axis_from_front
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.messages import counted
+from dmlsplit.models.limits import MAX_NODE_PIECES, MAX_VALUES
 from dmlsplit.models.lowering import Lowering
 from dmlsplit.models.onnx.arguments import Arguments, Lengths, check_types, node_arguments, refuse
 from dmlsplit.models.onnx.lowering import lower_checked, output_count
 from dmlsplit.models.onnx.operators import ElementType, OperatorVersion, operator_version
 from dmlsplit.models.onnx.protobuf import Node, Shape, Tensor, shown_name
-from dmlsplit.models.onnx.reader import MAX_VALUES, LimitError, Reader, WireError
+from dmlsplit.models.onnx.reader import LimitError, Reader, WireError
 from dmlsplit.models.onnx.values import UNKNOWN, InferenceContext, Value, elements
 from dmlsplit.models.site import Cause, UnknownSplitError
-
-# The most pieces of a node that a scan describes.
-MAX_NODE_PIECES = 32_768
 
 
 class NodeFacts(NamedTuple):
@@ -25,10 +23,13 @@ class NodeFacts(NamedTuple):
     """
 
     operator: OperatorVersion | None
-    element_type: ElementType | None  # None also if it is not known
+    # The element type; None also if the model does not say it.
+    element_type: ElementType | None
     arguments: Arguments | None
-    axis: int | None  # counted from the front
-    lowering: Lowering | None  # with 1 for each dynamic size, and FLOAT for an unknown type
+    # The axis, counted from the front.
+    axis: int | None
+    # The split with 1 for each dynamic size, and FLOAT for an unknown type.
+    lowering: Lowering | None
     problem: InvalidArgumentError | UnknownSplitError | None
 
     @property

@@ -51,7 +51,7 @@ def complete_site(
 
 
 def _state(facts: NodeFacts, data: Value, context: InferenceContext, *, in_function: bool) -> State:
-    """What the file says about the split; `in_function` is as in `missing_sizes`."""
+    """What the file says about the split; `in_function` says whether a function has it."""
     problem = facts.problem
     lowering = facts.lowering
     if isinstance(problem, InvalidArgumentError):
@@ -109,7 +109,8 @@ def _output_values(
 ) -> tuple[Value, ...]:
     """The pieces, or the sequence of them."""
     shape = data.shape or ()
-    if arguments.output_count is None:  # a sequence: what holds for all of its tensors
+    # The one output of SplitToSequence is a sequence; known is what holds for all of its tensors.
+    if arguments.output_count is None:
         size = sizes[0] if len(set(sizes)) == 1 else None
         if arguments.keeps_axis is None:
             return (Value(data.data_type, gap=(DISPUTED_AXIS, Cause.UNTRACKED)),)

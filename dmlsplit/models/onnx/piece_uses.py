@@ -18,12 +18,18 @@ class PieceUses:
     """The uses of the pieces of a model's splits so far; a number stands for a split."""
 
     def __init__(self) -> None:
-        self._outputs: dict[int, tuple[str, ...]] = {}  # of each Split
-        self._used: set[str] = set()  # by a node or as a graph's output; of the whole file
+        # The names of the outputs of each Split.
+        self._outputs: dict[int, tuple[str, ...]] = {}
+        # The names of all values of the file that a node takes, or that a graph outputs.
+        self._used: set[str] = set()
+        # The nodes that combine two pieces of a Split.
         self._recombined: dict[int, list[str]] = {}
-        self._neighbours: dict[int, dict[str, None]] = {}  # of each Split, those in NEIGHBOURS
-        self._taken: dict[int, list[Taken]] = {}  # of each SplitToSequence
-        self._used_whole: set[int] = set()  # its sequence has another use
+        # The neighbours of each Split, as the keys of a dictionary, which keeps their order.
+        self._neighbours: dict[int, dict[str, None]] = {}
+        # The nodes that take single pieces out of the sequence of a SplitToSequence.
+        self._taken: dict[int, list[Taken]] = {}
+        # The SplitToSequences whose sequences have another use.
+        self._used_whole: set[int] = set()
 
     def note_uses(self, names: Iterable[str]) -> None:
         """Note the names of values that a node takes or a graph outputs."""

@@ -5,20 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from dmlsplit.messages import printable
-from dmlsplit.models.onnx.reader import (
-    I32,
-    I64,
-    MAX_VALUES,
-    VARINT,
-    LimitError,
-    Span,
-    repeated,
-    single,
-)
+from dmlsplit.models.limits import MAX_RANK, MAX_VALUES
+from dmlsplit.models.onnx.reader import I32, I64, VARINT, LimitError, Span, repeated, single
 from dmlsplit.models.site import Size
-
-# The most dimensions of a value.
-MAX_RANK = 64
 
 Shape = tuple[Size, ...]
 
@@ -32,7 +21,7 @@ def domain(name: str) -> str:
     return "" if name == "ai.onnx" else name
 
 
-def _checked(shape: tuple[Any, ...], name: str) -> tuple[Any, ...]:
+def _checked_shape(shape: tuple[Any, ...], name: str) -> tuple[Any, ...]:
     """A shape of a value, whose rank is limited."""
     if len(shape) > MAX_RANK:
         raise LimitError(f"value {shown_name(name)!r} has a rank above {MAX_RANK}")
@@ -65,7 +54,7 @@ class Tensor:
     @property
     def shape(self) -> tuple[int, ...]:
         """The sizes; a LimitError if there are too many."""
-        return _checked(self.dims, self.name)
+        return _checked_shape(self.dims, self.name)
 
     @property
     def location(self) -> str | None:
@@ -130,7 +119,7 @@ class ValueInfo:
         shape = self.type.tensor_type.shape
         if shape is None:
             return None
-        return _checked(tuple(dim.size for dim in shape.dim), self.name)
+        return _checked_shape(tuple(dim.size for dim in shape.dim), self.name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,15 @@ from functools import cache
 from mmap import mmap
 from typing import Any, NamedTuple, TypeVar
 
+from dmlsplit.models.limits import (
+    COMPUTED_PER_BYTE,
+    MAX_COMPUTED,
+    MAX_NAME_BYTES,
+    MAX_STRING_BYTES,
+    MAX_VALUES,
+    MIN_COMPUTED,
+)
+
 # The wire types of protobuf that fields may have.
 VARINT = 0  # an integer, in 1 to 10 bytes
 I64 = 1  # 8 bytes
@@ -20,15 +29,6 @@ LEN = 2  # a length, and that number of bytes
 I32 = 5  # 4 bytes
 _FIXED_BYTES = {I64: 8, I32: 4}
 _VARINT_BYTES = 10
-MAX_NAME_BYTES = 16_384
-# Numbers of a repeated field; one more is read, so that an excess shows.
-MAX_VALUES = 65_536
-# Elements of constants that are computed, and of their inputs, and tensors of sequences. With these
-# limits, a scan takes time and memory as the file is long.
-MIN_COMPUTED = 65_536  # of a small file
-COMPUTED_PER_BYTE = 8  # for each byte of a larger one
-MAX_COMPUTED = 262_144  # of any file
-MAX_STRING_BYTES = 1_024  # of an attribute; more is cut off
 
 
 class WireError(ValueError):
@@ -81,7 +81,7 @@ def repeated(number: int, value_type: _Type, wire_type: int | None = None) -> An
 
 
 class Reader:
-    """A file with a limit on the fields to walk. A `WireError` says what is wrong, and where."""
+    """A file, and how much of it may still be read. A `WireError` says what is wrong, and where."""
 
     def __init__(self, data: bytes | mmap, maximum_fields: int) -> None:
         self._data = data
@@ -114,7 +114,7 @@ class Reader:
         return message(**{k: tuple(v) if isinstance(v, list) else v for k, v in members.items()})
 
     def add_numbers(self, numbers: list[int], span: Span) -> None:
-        """Add the integers in a range to a list of at most MAX_VALUES + 1."""
+        """Add the integers in a range to a list of at most MAX_VALUES, and one that exceeds it."""
         position, end = span
         while position < end and len(numbers) <= MAX_VALUES:
             value, position = self._varint(position, end)
@@ -153,7 +153,8 @@ class Reader:
             start = position
             key = data[position]
             position += 1
-            if key >= 0x80:  # Fast path: most keys are one byte.
+            # Most keys are one byte, so that this saves a call for most fields.
+            if key >= 0x80:
                 key, position = self._varint(start, end)
             number = key >> 3
             wire_type = key & 7

@@ -9,12 +9,11 @@ model. Source of those: microsoft/onnxruntime, docs/ContribOperators.md and docs
 
 from collections.abc import Sequence, Set
 
+from dmlsplit.models.limits import MAX_FOLLOWED_PIECES
 from dmlsplit.models.onnx.protobuf import Node
 from dmlsplit.models.onnx.shapes import ELEMENT_WISE
 from dmlsplit.models.onnx.values import Piece, Pieces
 
-# Values that derive from more pieces are not followed any further.
-_MAX_ORIGINS = 64
 # Operators that pass on the elements of the first input in the same order (Dropout in inference),
 # with another shape or type.
 _PASSED_ON = {"BitCast", "CastLike", "Dropout", "Flatten", "Reshape", "Squeeze", "Unsqueeze"}
@@ -41,7 +40,7 @@ def derived_pieces(node: Node, inputs: Sequence[Pieces]) -> tuple[Pieces, Set[in
     if not node.domain and node.op_type == "Mul" and (splits := gated_splits(inputs)):
         return no_pieces, splits
     derived = frozenset[Piece]().union(*inputs)
-    if len(derived) > _MAX_ORIGINS:
+    if len(derived) > MAX_FOLLOWED_PIECES:
         return no_pieces, no_splits
     if is_fused or node.op_type in _ACTIVATIONS:
         derived = frozenset(piece._replace(is_activated=True) for piece in derived)

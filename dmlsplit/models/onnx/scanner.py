@@ -16,13 +16,14 @@ from dmlsplit.checks import instance, path_text
 from dmlsplit.errors import InvalidArgumentError, path_in_errors, unreadable_file_error
 from dmlsplit.files.atomic import refuse_inputs
 from dmlsplit.files.kinds import name_kind_in_errors
+from dmlsplit.models.limits import MAX_FIELDS
 from dmlsplit.models.onnx.dimensions import FixedSizes
-from dmlsplit.models.onnx.model_scan import MAX_FIELDS, ModelScan, scan_model
+from dmlsplit.models.onnx.model_scan import ModelScan, scan_model
 from dmlsplit.models.onnx.protobuf import Function, Graph, Model, Node, Tensor
 from dmlsplit.models.onnx.reader import Reader, Span, WireError
 from dmlsplit.models.site import SplitSite
 
-# The most bytes of a message that protobuf parses.
+# The most bytes of a message that protobuf parses. This scan reads larger files, runtimes do not.
 MAX_PROTOBUF_BYTES = 2**31 - 1
 
 
@@ -70,7 +71,7 @@ def scan(path: str | os.PathLike[str], dimensions: FixedSizes | None = None) -> 
 def scan_declarations(
     path: str | os.PathLike[str], dimensions: FixedSizes | None = None
 ) -> ModelScan:
-    """The splits of a model as in `scan`, and the declared shapes that the sizes contradict."""
+    """What `scan` finds in a model, and the declared shapes that the sizes contradict."""
     dimensions = FixedSizes({}) if dimensions is None else dimensions
     instance("dimensions", dimensions, FixedSizes)
     name = path_text(path)

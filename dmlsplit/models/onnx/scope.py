@@ -20,14 +20,19 @@ _PARTS_PER_BODY = 3
 class Scope:
     """A graph, or a function's body, and the meaning of names in it."""
 
-    graph: str  # as in sites
+    # The name, which becomes `SplitSite.graph`.
+    graph: str
     values: ChainMap[str, Value]
     declarations: Declarations
     opsets: Mapping[str, int]
-    attributes: Mapping[str, Attribute] | None  # None: those of an unknown caller
-    path: NodePath = ()  # as in sites
-    labels: set[str] = field(default_factory=set)  # of nodes with bodies and calls so far
-    never_runs: str | None = None  # as in sites
+    # The attributes that the caller of a function gives; None if nothing in the model calls it.
+    attributes: Mapping[str, Attribute] | None
+    # The path to the graph, with which that of each site in it begins.
+    path: NodePath = ()
+    # The labels of the nodes so far that have bodies or call functions; see `Visit.claim_label`.
+    labels: set[str] = field(default_factory=set)
+    # Why the nodes of the graph never run; None if they may.
+    never_runs: str | None = None
 
     @property
     def is_in_function(self) -> bool:

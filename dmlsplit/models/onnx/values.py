@@ -10,14 +10,16 @@ from math import prod
 from typing import Any, NamedTuple, TypeVar
 
 from dmlsplit.checks import axis_from_front
+from dmlsplit.models.limits import MAX_RANK, MAX_VALUES
 from dmlsplit.models.onnx.operators import ElementType
-from dmlsplit.models.onnx.protobuf import MAX_RANK, Attribute, Node, Shape, Tensor, shown_name
-from dmlsplit.models.onnx.reader import MAX_VALUES, LimitError, Reader, WireError
+from dmlsplit.models.onnx.protobuf import Attribute, Node, Shape, Tensor, shown_name
+from dmlsplit.models.onnx.reader import LimitError, Reader, WireError
 from dmlsplit.models.site import Cause, Size, UnknownSplitError
 
-# A number, or a dynamic size in a tensor of sizes: its name, or None.
+# An element of a constant: a number or, in a tensor of sizes, a dynamic size, which is its name, or
+# None without one.
 Item = int | float | str | None
-# Elements of a value that does not depend on the inputs, in row-major order, or their tensor.
+# The elements of a value that does not depend on the inputs: in row-major order, or unread.
 Constant = Tensor | tuple[Item, ...]
 # Why a shape is unknown: the arguments of UnknownSplitError.
 Gap = tuple[str, Cause]
@@ -28,7 +30,8 @@ class Piece(NamedTuple):
 
     split: int
     output: int
-    is_activated: bool = False  # what derives from it has passed an activation
+    # Whether the value that derives from the piece has passed an activation.
+    is_activated: bool = False
 
 
 Pieces = frozenset[Piece]
@@ -38,26 +41,33 @@ Pieces = frozenset[Piece]
 class Value:
     """What is known about a value: inferred facts, where it comes from, and what to say about it.
 
-    Fields that are not compared do not tell calls of a function apart.
+    Equal values make equal calls of a function, which is visited once for all of them. Fields that
+    are not compared do not tell calls apart.
     """
 
-    # These facts are inferred.
-    data_type: int = 0  # TensorProto.DataType; 0 if unknown
-    shape: Shape | None = None  # None if the rank is unknown
-    constant: Constant | None = None  # None if the elements are not constant
-    gap: Gap | None = None  # None if its shape is known, or derives from dynamic inputs
-    # These say where the value comes from.
-    origins: Pieces = frozenset()  # the pieces from which it derives element by element
-    is_folded: bool = False  # ONNX Runtime computes it when it loads the model
-    is_shape: bool = False  # it is a shape, or computed from shapes, which stay on the CPU
-    maker: str = field(default="", compare=False)  # the operator, if it is one of NEIGHBOURS
-    # The number of the SplitToSequence that makes it, as in `Piece`.
+    # TensorProto.DataType; 0 if it is unknown.
+    data_type: int = 0
+    # The sizes; None if the rank is unknown.
+    shape: Shape | None = None
+    # The elements; None if they are not constant, or not known.
+    constant: Constant | None = None
+    # Why the shape is unknown; None if it is known, or unknown only because of dynamic inputs.
+    gap: Gap | None = None
+    # The pieces of splits from which the value derives element by element.
+    origins: Pieces = frozenset()
+    # Whether ONNX Runtime computes the value when it loads the model.
+    is_folded: bool = False
+    # Whether the value is a shape, or computed from shapes. ONNX Runtime keeps these on the CPU.
+    is_shape: bool = False
+    # The operator that makes the value, if it counts as a neighbour of splits; otherwise empty.
+    maker: str = field(default="", compare=False)
+    # The number of the SplitToSequence that makes the value; None if it is no sequence of pieces.
     sequence: int | None = field(default=None, compare=False)
-    # The dynamic sizes that its elements may follow from, as `dimension_name` calls them.
+    # The dynamic sizes that the elements may follow from, as `dimension_name` calls them.
     sizes: frozenset[str] = field(default=frozenset(), compare=False)
-    # Remarks: the limit of dmlsplit that left its elements unknown.
+    # The limit of dmlsplit that left the elements unknown; None if none did.
     limit: str | None = field(default=None, compare=False)
-    # What is to be said about its declared shape, which is wrong.
+    # The warning about the declared shape of the value; None if it is not wrong.
     remark: str | None = field(default=None, compare=False)
 
     @property
@@ -122,7 +132,7 @@ def agreement(left: Value, right: Value) -> Value:
 
 
 class InferenceContext(NamedTuple):
-    """A node and what is known about its inputs, as in ONNX's C++ API.
+    """A node and what is known about its inputs. ONNX's C++ API has a class of this name.
 
     Its methods raise ValueError or IndexError if something is missing.
     """
@@ -193,7 +203,7 @@ class InferenceContext(NamedTuple):
         return sizes
 
     def size(self, name: str, index: int = 1) -> Size:
-        """One size, as in `sizes`; None if it is not a constant."""
+        """The only entry of `sizes`; None if it is not a constant."""
         try:
             (size,) = self.sizes(name, index)
         except (ValueError, IndexError):
@@ -201,7 +211,7 @@ class InferenceContext(NamedTuple):
         return size
 
     def integers(self, name: str, index: int = 1) -> tuple[int, ...]:
-        """Integers, as in `sizes`, none of which is dynamic."""
+        """The entries of `sizes`; a ValueError if one of them is dynamic."""
         sizes = self.sizes(name, index)
         numbers = tuple(size for size in sizes if isinstance(size, int))
         if len(numbers) < len(sizes):
@@ -270,8 +280,8 @@ def _stored(reader: Reader, tensor: Tensor, field: str, width: int) -> bytes:
     return b"".join((number % (1 << 8 * width)).to_bytes(width, "little") for number in numbers)
 
 
-# Type, as `struct` names it, and field of a tensor's values. The bits of a FLOAT16 are a number in
-# int32_data.
+# The format of `struct` for an element, and the field of a tensor that has the elements if raw_data
+# has not. The bits of a FLOAT16 are a number in int32_data.
 _STORAGE = {
     ElementType.INT64: ("q", "int64_data"),
     ElementType.INT32: ("i", "int32_data"),

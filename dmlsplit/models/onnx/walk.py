@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import reduce
 from itertools import chain, repeat
 
+from dmlsplit.models.limits import MAX_GRAPH_DEPTH
 from dmlsplit.models.onnx.contradictions import Contradictions
 from dmlsplit.models.onnx.declarations import Declarations, input_faults
 from dmlsplit.models.onnx.dimensions import FixedSizes
@@ -16,23 +17,20 @@ from dmlsplit.models.onnx.functions import (
     call_of,
     function_scope,
     lone_scope,
-    resolved,
-    uncalled,
+    resolved_node,
+    uncalled_functions,
 )
 from dmlsplit.models.onnx.graphs import bodies, graph_scope, overridable_inputs
-from dmlsplit.models.onnx.missing_sizes import unified
+from dmlsplit.models.onnx.inference import infer_outputs
+from dmlsplit.models.onnx.missing_sizes import unified_sites
 from dmlsplit.models.onnx.nodes import complete_site
 from dmlsplit.models.onnx.piece_uses import PieceUses, is_neighbour, piece_values
 from dmlsplit.models.onnx.protobuf import Function, Graph, Model, Node
 from dmlsplit.models.onnx.reader import LimitError, Reader
 from dmlsplit.models.onnx.recombination import derived_pieces
 from dmlsplit.models.onnx.scope import Scope, Visit
-from dmlsplit.models.onnx.shapes import infer_outputs
 from dmlsplit.models.onnx.values import UNKNOWN, InferenceContext, Piece, Value, agreement
 from dmlsplit.models.site import Invalid, OnnxModel, Size, SplitSite
-
-# The most levels of nested bodies and functions; real models stay below 20.
-MAX_DEPTH = 64
 
 
 class Walk:
@@ -72,7 +70,8 @@ class Walk:
         self._functions = {function.key: function for function in model.functions}
         self._results: dict[FunctionCall, list[Value]] = {}
         self._pieces = PieceUses()
-        self._input_dimensions: set[Size] = set()  # of the main graph
+        # The sizes and names of the dimensions of the main graph's inputs.
+        self._input_dimensions: set[Size] = set()
         self._sites: list[SplitSite] = []
 
     def find_sites(self) -> list[SplitSite]:
@@ -81,8 +80,10 @@ class Walk:
         main = self._reader.read(Graph, self._model.graph[0])
         plain_names = self._dimensions.register(main.input)
         self._visit_graph(main, scope, "")
-        fault = next(iter(self.contradictions.faults), None)  # not of functions that are not called
-        for function in uncalled(self._functions, self._results):
+        # Only faults in what the main graph reaches count, so functions that are not called come
+        # later.
+        fault = next(iter(self.contradictions.faults), None)
+        for function in uncalled_functions(self._functions, self._results):
             inputs = [UNKNOWN] * len(function.input)
             self._visit_function(function, inputs, lone_scope(function, scope))
         sites = self._pieces.with_uses(self._sites)
@@ -90,7 +91,7 @@ class Walk:
         ir = self.model.ir_version
         opset = self.model.opset
         sites = [replace(s, ir_version=ir, model_opset=opset, model_fault=fault) for s in sites]
-        return unified(sites, plain_names)
+        return unified_sites(sites, plain_names)
 
     def _visit_graph(self, graph: Graph, outer: Scope, name: str) -> list[Value]:
         """The outputs of a graph, once all its nodes are visited."""
@@ -117,11 +118,11 @@ class Walk:
         self, body: Graph | Function, scope: Scope, names: Sequence[str]
     ) -> list[Value]:
         """The outputs of these names, once all nodes are visited."""
-        if scope.depth > MAX_DEPTH:
-            raise LimitError(f"graphs and functions nest deeper than {MAX_DEPTH}")
+        if scope.depth > MAX_GRAPH_DEPTH:
+            raise LimitError(f"graphs and functions nest deeper than {MAX_GRAPH_DEPTH}")
         self._pieces.note_uses(names)
         for position, span in enumerate(body.node):
-            node = resolved(self._reader.read(Node, span), scope.attributes)
+            node = resolved_node(self._reader.read(Node, span), scope.attributes)
             self._pieces.note_uses(node.input)
             inputs = [scope.value(name) for name in node.input]
             self._visit_node(Visit(node, position, inputs, scope))
@@ -152,7 +153,8 @@ class Walk:
         node = visit.node
         values = visit.scope.values
         origins = frozenset[Piece]()
-        if any(value.origins for value in visit.inputs):  # few nodes have any
+        # Few inputs derive from pieces, so that this saves most nodes the calls.
+        if any(value.origins for value in visit.inputs):
             origins, recombined = derived_pieces(node, [value.origins for value in visit.inputs])
             self._pieces.note_neighbour(visit)
             self._pieces.note_recombination(visit, recombined)
@@ -161,7 +163,7 @@ class Walk:
         names = [name for name in node.output if name]
         for name, value in zip(node.output, chain(results, repeat(UNKNOWN)), strict=False):
             if name:
-                value = self.contradictions.checked(name, value, visit)
+                value = self.contradictions.checked_value(name, value, visit)
                 value = value.with_gap(inputs, visit.gap_after)
                 value = replace(value, maker=maker) if maker else value
                 values[name] = replace(value, origins=origins) if origins else value

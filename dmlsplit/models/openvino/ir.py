@@ -16,16 +16,16 @@ from xml.etree import ElementTree
 
 from dmlsplit.errors import InvalidArgumentError, limit_error, unreadable_file_error
 from dmlsplit.messages import counted
+from dmlsplit.models.limits import (
+    MAX_KEPT_ELEMENTS,
+    MAX_RANK,
+    MAX_XML_BYTES,
+    MAX_XML_DEPTH,
+    MAX_XML_EVENTS,
+)
 from dmlsplit.models.site import Cause, UnknownSplitError
 
 NET_VERSIONS = ("10", "11")
-MAX_FILE_BYTES = 128 << 20
-# Opening tags, closing tags and texts, which take time.
-MAX_EVENTS = 3_000_000
-# Elements that are kept, which take memory.
-MAX_KEPT = 250_000
-MAX_DEPTH = 96  # of elements in elements
-MAX_RANK = 64  # of a value
 # Chunks are large, because expat before 2.6 reads the beginning of a long tag again with each one.
 _CHUNK_BYTES = 16 << 20
 _INT64_MAX = 2**63 - 1
@@ -33,7 +33,8 @@ _INTEGER = re.compile(r"-?[0-9]{1,19}")
 # The `struct` type for the attribute element_type of an integer Const.
 _INTEGERS = dict(zip("i8 u8 i16 u16 i32 u32 i64 u64".split(), "bBhHiIqQ", strict=True))
 
-# The elements that are kept: the children of each, and the layers whose parts are.
+# `_CHILDREN` has the elements that are kept, by the element around them. The parts of a layer are
+# kept only if its type is in `_KEPT_TYPES`.
 _SPLITS = {"Split", "VariadicSplit"}
 _KEPT_TYPES = {"Const", "Convert", "Parameter", *_SPLITS}
 _KEPT_PARTS = {"data", "input", "output"}
@@ -56,7 +57,8 @@ class Port:
     id: str
     precision: str
     dims: list[int | None]
-    is_read: bool = True  # False if there are too many dimensions, which are left out
+    # Whether the dimensions are read; if there are too many, they are left out.
+    is_read: bool = True
 
     def known_dims(self, name: str) -> list[int | None]:
         """The dimensions; an UnknownSplitError about `name` if there are too many."""
@@ -66,7 +68,8 @@ class Port:
 class Layer(NamedTuple):
     """An operation. Only splits, constants and parameters keep their data and ports."""
 
-    position: int  # in its graph
+    # The position in the graph.
+    position: int
     id: str
     name: str
     type: str
@@ -90,7 +93,7 @@ class Graph:
 
 
 def read_ir(path: Path) -> Graph:
-    """Read a model.xml, which must be UTF-8 without a DOCTYPE and within the limits above."""
+    """Read a model.xml, which must be UTF-8, have no DOCTYPE, and keep the limits."""
     # This encoding overrides the declared one: Python would look for a codec of that name.
     parser = ElementTree.XMLParser(target=_TreeBuilder(), encoding="utf-8")  # noqa: S314 - no DOCTYPE
     try:
@@ -98,8 +101,8 @@ def read_ir(path: Path) -> Graph:
             raise InvalidArgumentError("cannot be read: No such file or directory")
         if not path.is_file():
             raise InvalidArgumentError("is not a file")
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise limit_error(f"it is larger than {MAX_FILE_BYTES >> 20} MiB")
+        if path.stat().st_size > MAX_XML_BYTES:
+            raise limit_error(f"it is larger than {MAX_XML_BYTES >> 20} MiB")
         with path.open("rb") as file:
             while chunk := file.read(_CHUNK_BYTES):
                 parser.feed(chunk)
@@ -134,11 +137,11 @@ class _TreeBuilder:
         self._tree = ElementTree.TreeBuilder()
         self._events = 0
         self._kept = 0
-        self._open: list[ElementTree.Element | None] = []  # None for one that is not kept
+        # The elements around the current place in the file; None for one that is not kept.
+        self._open: list[ElementTree.Element | None] = []
 
     def doctype(self, name: str, public: str | None, system: str | None) -> None:
         """Refuse a DOCTYPE; the parser calls this before it defines any entity."""
-        # The parser calls this before it defines any entity.
         raise InvalidArgumentError("declares a DOCTYPE, which no IR needs. Fix: remove it")
 
     def data(self, text: str) -> None:
@@ -151,18 +154,18 @@ class _TreeBuilder:
     def start(self, tag: str, attributes: dict[str, str]) -> None:
         """Count an opening tag, and keep its element if it matters to splits."""
         self._events += 1
-        if self._events > MAX_EVENTS:
-            raise limit_error(f"it contains more than {MAX_EVENTS} tags and texts")
-        if len(self._open) >= MAX_DEPTH:
-            raise limit_error(f"it nests elements deeper than {MAX_DEPTH}")
+        if self._events > MAX_XML_EVENTS:
+            raise limit_error(f"it contains more than {MAX_XML_EVENTS} tags and texts")
+        if len(self._open) >= MAX_XML_DEPTH:
+            raise limit_error(f"it nests elements deeper than {MAX_XML_DEPTH}")
         if not self._open and tag != "net":
             raise InvalidArgumentError(f"has the root <{tag[:40]}>; it must be <net>")
         if self._open and not _is_kept(tag, self._open[-1]):
             self._open.append(None)
             return
         self._kept += 1
-        if self._kept > MAX_KEPT:
-            raise limit_error(f"it contains more than {MAX_KEPT} layers, ports and edges")
+        if self._kept > MAX_KEPT_ELEMENTS:
+            raise limit_error(f"it contains more than {MAX_KEPT_ELEMENTS} layers, ports and edges")
         self._open.append(self._tree.start(tag, attributes))
 
     def end(self, tag: str) -> None:
@@ -284,19 +287,24 @@ def integers(layer: Layer, xml: Path) -> list[int]:
         raise InvalidArgumentError(
             f"{name}: size is {size}; it must be {count * width}, for {elements}"
         )
-    path = _weights(xml)
+    return list(struct.unpack(f"<{count}{code}", _stored_bytes(name, xml, offset, size)))
+
+
+def _stored_bytes(name: str, xml: Path, offset: int, size: int) -> bytes:
+    """The bytes of a Const in the .bin file of a model; errors call the Const `name`."""
+    path = _weights_file(xml)
     with path.open("rb") as file:
         length = file.seek(0, os.SEEK_END)
         file.seek(min(offset, length))
-        raw = file.read(size)
-    if len(raw) != size:
+        stored = file.read(size)
+    if len(stored) != size:
         raise InvalidArgumentError(
             f"{name}: bytes {offset} to {offset + size} are outside {path.name}, which has {length}"
         )
-    return list(struct.unpack(f"<{count}{code}", raw))
+    return stored
 
 
-def _weights(xml: Path) -> Path:
+def _weights_file(xml: Path) -> Path:
     """The .bin file of a model, which must lie beside it."""
     path = xml.with_suffix(".bin")
     if not path.is_file():

@@ -11,7 +11,7 @@ from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import TensorDesc
 from dmlsplit.frontends import Known, SplitSite
 from dmlsplit.lint.fix.comparison import random_input
-from dmlsplit.lint.fix.replacement import Replacement, compared
+from dmlsplit.lint.fix.replacement import Replacement, compared_replacement
 from dmlsplit.lint.fix.split_forms import compared_shapes
 from dmlsplit.models.site import Size
 from tests.support.sites import split_site
@@ -34,14 +34,14 @@ WRONG = r"^net/cut: its replacement gives another result for an input of \(4, 4\
 @pytest.mark.parametrize("node", [split(axis=1), split(outputs="b a")], ids=["shape", "values"])
 def test_a_replacement_with_a_different_output_is_an_error(node: NodeProto) -> None:
     with pytest.raises(dml.InvalidArgumentError, match=WRONG):
-        compared(Replacement(site(), split(), [node]))
+        compared_replacement(Replacement(site(), split(), [node]))
 
 
 def test_a_replacement_with_a_sequence_of_another_length_is_an_error() -> None:
     whole = helper.make_node("SplitToSequence", ["x"], ["s"], name="cut", axis=0)
     less = helper.make_node("SequenceConstruct", ["x"], ["s"])
     with pytest.raises(dml.InvalidArgumentError, match=WRONG):
-        compared(Replacement(site(), whole, [less]))
+        compared_replacement(Replacement(site(), whole, [less]))
 
 
 @pytest.mark.parametrize("names", [("n", "m"), ("?", "?0"), (None, None)])
@@ -106,8 +106,8 @@ def test_shapes_that_would_take_too_much_memory_are_left_out_if_two_sizes_remain
 
 
 def test_the_inputs_that_were_compared_are_counted() -> None:
-    assert compared(Replacement(site(), split(1), [split(1)])).input_count == 3
-    comparison = compared(Replacement(site(shape=("n", 4)), split(1), [split(1)]))
+    assert compared_replacement(Replacement(site(), split(1), [split(1)])).input_count == 3
+    comparison = compared_replacement(Replacement(site(shape=("n", 4)), split(1), [split(1)]))
     assert (comparison.input_count, comparison.smallest_size) == (6, 0)
     assert comparison.runtime.startswith("ONNX Runtime 1.")
 
@@ -117,16 +117,16 @@ UNNAMED = helper.make_node("Split", ["x", "sizes"], ["a", ""], name="cut")
 
 
 def test_a_split_that_onnx_runtime_does_not_run_is_compared_in_onnx_s_reference() -> None:
-    comparison = compared(Replacement(site("BFLOAT16"), split(), [split()]))
+    comparison = compared_replacement(Replacement(site("BFLOAT16"), split(), [split()]))
     assert comparison.runtime.startswith("ONNX's reference evaluator 1.")
     named_split = split(outputs="a b")
-    comparison = compared(Replacement(site(), UNNAMED, [named_split]))
+    comparison = compared_replacement(Replacement(site(), UNNAMED, [named_split]))
     assert comparison.runtime.startswith("ONNX's reference evaluator 1.")
 
 
 def test_a_replacement_that_onnx_runtime_does_not_run_is_not_one() -> None:
     with pytest.raises(dml.UnsupportedError, match="cannot be compared with its replacement"):
-        compared(Replacement(site(), split(outputs="a b"), [UNNAMED]))
+        compared_replacement(Replacement(site(), split(outputs="a b"), [UNNAMED]))
 
 
 def test_what_differs_in_onnx_runtime_is_compared_there_only() -> None:
@@ -142,4 +142,4 @@ def test_what_differs_in_onnx_runtime_is_compared_there_only() -> None:
         keeps_axis=None,
     )
     with pytest.raises(dml.UnsupportedError, match="cannot be compared with its replacement"):
-        compared(Replacement(cut, node, [node]))
+        compared_replacement(Replacement(cut, node, [node]))

@@ -7,7 +7,7 @@ import pytest
 
 import dmlsplit as dml
 from dmlsplit.frontends.onnx import Lowering, operator_version
-from dmlsplit.models.lowering import MAX_SPLIT_OUTPUTS
+from dmlsplit.models.limits import MAX_SPLIT_OUTPUTS
 from tests.support.onnx_splits import lowered, refused
 
 # --- the size rule of num_outputs -------------------------------------------------------------

@@ -11,7 +11,7 @@ from onnx import helper, numpy_helper
 from dmlsplit.frontends import Known
 from dmlsplit.frontends.onnx import scan
 from dmlsplit.models.onnx import model_scan
-from dmlsplit.models.onnx.shapes import _RULES
+from dmlsplit.models.onnx.shapes import RULES
 from dmlsplit.models.site import Cause
 from tests.support.onnx_graphs import INT64, Scanned, branch, halve, model, node, sizes, value
 from tests.support.sites import why
@@ -175,7 +175,7 @@ NAMES = st.sampled_from(["x", "w", "s", "c", "y", "z", ""])
 @st.composite
 def odd_nodes(draw: st.DrawFn) -> Any:
     """A node of a known operator with any inputs, outputs and attributes."""
-    operators = ["Split", "SplitToSequence", "Constant", "Identity", *_RULES]
+    operators = ["Split", "SplitToSequence", "Constant", "Identity", *RULES]
     inputs, outputs = (draw(st.lists(NAMES, max_size=4)) for _ in range(2))
     odd_node = helper.make_node(draw(st.sampled_from(operators)), inputs, outputs)
     names = ["axis", "split", "num_outputs", "keepdims", "perm", "to", "pads", "strides", "axes"]

@@ -52,9 +52,9 @@ def with_edges(count: int) -> str:
 @pytest.mark.parametrize(
     ("xml_of", "name", "counted_items"),
     [
-        (with_tags, "MAX_EVENTS", "tags and texts"),
-        (with_layers, "MAX_KEPT", "layers, ports and edges"),
-        (with_edges, "MAX_KEPT", "layers, ports and edges"),
+        (with_tags, "MAX_XML_EVENTS", "tags and texts"),
+        (with_layers, "MAX_KEPT_ELEMENTS", "layers, ports and edges"),
+        (with_edges, "MAX_KEPT_ELEMENTS", "layers, ports and edges"),
     ],
 )
 def test_a_file_with_too_many_tags_layers_or_edges_is_refused(
