@@ -17,10 +17,10 @@ from tests.support.dxdispatch import (
     EXAMPLE,
     F32,
     Run,
+    counting,
     dispatch,
     model,
     prints,
-    ramp,
     split_desc,
     tensor,
     values,
@@ -36,7 +36,9 @@ def test_the_example_of_dxdispatch_prints_the_same_as_on_windows(ran: Run) -> No
 
 
 # Every published shape runs in tests/peers/test_array_splits.py.
-@pytest.mark.parametrize("values_of", [ramp, lambda count, *_: {"valueCount": count, "value": 1}])
+@pytest.mark.parametrize(
+    "values_of", [counting, lambda count, *_: {"valueCount": count, "value": 1}]
+)
 def test_a_resource_takes_the_memory_that_commands_use(
     values_of: Callable[..., dict[str, Any]], ran: Run, tmp_path: Path
 ) -> None:
@@ -54,7 +56,7 @@ def test_a_resource_takes_the_memory_that_commands_use(
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert line == f"Resource 'D': {'12, 13, 14' if values_of is ramp else '1, 1, 1'}"
+    assert line == f"Resource 'D': {'12, 13, 14' if values_of is counting else '1, 1, 1'}"
     assert peak < 1 << 20
     assert run(tmp_path / "model.json", "cpu").resources["A"].size == 14
 
@@ -66,7 +68,7 @@ def test_a_resource_that_does_not_fit_in_memory_is_named(ran: Run, monkeypatch: 
     monkeypatch.setattr("numpy.zeros", full)
     with pytest.raises(OutOfMemoryError, match="resource 'A': 24 bytes do not fit in memory"):
         ran(model())
-    behind = {**values(F32, ramp(6, 1, 1)), "initialValuesOffsetInBytes": 64, "sizeInBytes": 88}
+    behind = {**values(F32, counting(6, 1, 1)), "initialValuesOffsetInBytes": 64, "sizeInBytes": 88}
     with pytest.raises(OutOfMemoryError, match="resource 'A': 64 bytes do not fit in memory"):
         ran(model(resources={"A": behind}))
 
