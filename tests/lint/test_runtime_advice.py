@@ -8,9 +8,9 @@ import onnx.version_converter
 import pytest
 
 from dmlsplit.lint.verdict import Outcome
-from tests.lint.test_placement import halves, verdict_of
 from tests.support.advice import COMMAND, FUNCTION, carry_out, external
-from tests.support.models import one_split, parsed
+from tests.support.assessments import verdict_of
+from tests.support.models import halves, one_split, parsed
 
 RUNS = Outcome.RUNS
 
