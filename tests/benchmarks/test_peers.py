@@ -29,6 +29,7 @@ each_split = pytest.mark.parametrize("case", SEPARATE + JOINED, ids=lambda case:
 
 @pytest.fixture(autouse=True)
 def on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CuPy makes NumPy's arrays."""
     cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
     monkeypatch.setattr(cupy, "asarray", np.asarray)
     monkeypatch.setattr(cupy, "from_dlpack", np.asarray)
@@ -135,12 +136,14 @@ def test_cuda_core_copies_all_rows_in_one_call(cuda_core: list[int]) -> None:
     assert all(map(np.array_equal, prepared.outputs(0), problem.views(0)))
 
 
-def test_cuda_core_is_not_called_for_too_many_copies_and_may_be_absent(
-    cuda_core: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cuda_core_is_not_called_for_too_many_copies(cuda_core: list[int]) -> None:
     case = Case("pixels", CASES, (100_000, 3), "u1", 1, (1, 2))
     with pytest.raises(NotImplementedError, match="200000 copies are more than 100000"):
         peers_gpu.PEERS["cuda.core batch"](GpuProblem(case, []))
+    assert cuda_core == []
+
+
+def test_cuda_core_may_be_absent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cuda.core", None)
     with pytest.raises(ModuleNotFoundError, match=r"cuda\.core"):
         peers_gpu.PEERS["cuda.core batch"](GpuProblem(SEPARATE[0], []))

@@ -21,6 +21,7 @@ ATTRIBUTES = (
 
 @pytest.fixture(autouse=True)
 def on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CuPy has a device and a stream that nothing uses."""
     cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
     device = SimpleNamespace(id=0, attributes=dict.fromkeys(ATTRIBUTES, 1))
     stream = SimpleNamespace(ptr=7)
