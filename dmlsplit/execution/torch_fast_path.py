@@ -47,29 +47,36 @@ def split_small(
     """
     if type(array) not in PLAIN_TYPES or not array.is_cpu:
         return None
+    form = type(sizes_or_count)
     try:
         if not array.data_ptr() or dispatch_modes() or is_jit_tracing():
             return None
-        if type(sizes_or_count) is list:
+        if form is list:
             sizes_or_count = tuple(sizes_or_count)
-        if not are_plain_ints(axis, sizes_or_count):
-            axis, sizes_or_count = piece_sizes(tuple(array.shape), sizes_or_count, axis)
+        elif form is not tuple and form is not int:
+            return None
         if out is not None:
             return _fill(out, array, axis, sizes_or_count)
-        axis, sizes = _sizes_if_small(array.shape, array.dtype, axis, sizes_or_count)
-        # This operator supports gradients.
-        return list(torch.split_with_sizes_copy(array, sizes, axis)) if sizes else None
-    except RuntimeError:  # Sparse, nested, in a transform, or no memory: the engine says what.
+        sizes = _sizes_if_small(array.shape, array.dtype, axis, sizes_or_count)
+        if not sizes:
+            return None
+        # This operator supports gradients. It gets what the caller gave, because it refuses values
+        # that only equal integers, such as True and 1.0, whereas the cache does not.
+        sizes = sizes if form is int else sizes_or_count
+        return list(torch.split_with_sizes_copy(array, sizes, axis))
+    except (RuntimeError, TypeError):
+        # Wrong arguments, no memory, or a tensor that is sparse, nested or in a transform: the
+        # engine says what.
         return None
 
 
 @lru_cache(maxsize=1024)
 def _sizes_if_small(
     shape: tuple[int, ...], dtype: Any, axis: int, sizes_or_count: int | tuple[int, ...]
-) -> tuple[int, tuple[int, ...]]:
-    """The axis, and the piece sizes if torch may copy them, faster than the engine, else ()."""
+) -> tuple[int, ...]:
+    """The piece sizes, if torch may copy the pieces and is faster than the engine; otherwise ()."""
     if torch.empty(0, dtype=dtype, device="cpu").is_quantized:
-        return axis, ()
+        return ()
     type_string_of(dtype)  # Refuses elements that are not whole bytes.
     shape = tuple(shape)
     axis, sizes = piece_sizes(shape, sizes_or_count, axis)
@@ -81,7 +88,7 @@ def _sizes_if_small(
         short = [size for size in sizes if size * inner * width < LONG_RUN]
         cost = rows * sum(1 if size * inner == 1 else SHORT_RUN_COST for size in short)
     is_small = cost <= MAX_TORCH_COST and rows * shape[axis] * inner * width < SMALL_BYTES
-    return axis, sizes if is_small else ()
+    return sizes if is_small else ()
 
 
 def _fill(out: Any, array: Tensor, axis: int, sizes_or_count: Any) -> list[Tensor] | None:
@@ -90,6 +97,8 @@ def _fill(out: Any, array: Tensor, axis: int, sizes_or_count: Any) -> list[Tenso
     Each question is asked of all outputs at once, which takes a third of the time of `view`.
     """
     if type(out) not in (list, tuple) or not PLAIN_TYPES.issuperset(map(type, out)):
+        return None
+    if not are_plain_ints(axis, sizes_or_count):
         return None
     has_gradients = array.requires_grad or is_forward_mode()
     if array.is_quantized or has_gradients or any(map(Tensor.is_neg, (array, *out))):

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import dmlsplit as dml
@@ -34,6 +35,26 @@ def test_small_tensors_with_few_or_long_runs_take_torchs_operator(
 ) -> None:
     source = torch.zeros(shape, dtype=torch.uint8)
     assert (torch_fast_path.split_small(source, count, axis, None) is not None) == is_small
+
+
+@pytest.mark.parametrize("columns", [6, 1 << 19], ids=["small", "large"])
+@pytest.mark.parametrize("form", [tuple, list, iter, np.array])
+def test_sizes_may_have_any_form(columns: int, form: Any) -> None:
+    """The fast path must not use up an iterator before the engine reads it."""
+    pieces = dml.split(torch.arange(8 * columns).view(8, columns), form([columns // 2] * 2), 1)
+    assert [piece.shape for piece in pieces] == [(8, columns // 2)] * 2
+
+
+@pytest.mark.parametrize(
+    ("sizes_or_count", "axis"),
+    [((True, 5), 1), ((1.0, 5), 1), ((1, 5), 1.0), ((1, 5), True), (2.0, 1), (True, 1), (2, True)],
+)
+def test_values_that_only_equal_integers_are_refused(sizes_or_count: Any, axis: Any) -> None:
+    array = torch.zeros(4, 6)
+    for plain in ((1, 5), 2, 1):  # which are cached, and equal the values
+        dml.split(array, plain, 1)
+    with pytest.raises(dml.InvalidArgumentError, match="must be an integer"):
+        dml.split(array, sizes_or_count, axis)
 
 
 @pytest.fixture

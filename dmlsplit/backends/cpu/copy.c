@@ -22,10 +22,10 @@ enum {
     LINE = 64,            // bytes of a cache line
     WORD = 16,            // bytes of the widest element, and of a vector that any processor has
     NON_TEMPORAL_RUN = 512,  // bytes; the stores of shorter runs are non-temporal only if they follow one another
-    PREFETCHED = 16 << 10,   // bytes of input that are fetched in order before they are copied, in any order
     MAX_OUTS = 16,       // of a kernel
+    MAX_ROW_OUTS = 64,   // of a group that is copied row by row
     ELEMENT_SIZES = 5, PROCESSOR_KINDS = 3, PERMUTES = 2,  // PERMUTES is the kind that has AVX-512 VBMI
-    NO_KERNEL = -1, EQUAL = -2,  // as in plan.py; other kernels are indices of `kernels`, pattern by pattern
+    NO_KERNEL = -1, EQUAL = -2, ROWS = -3,  // as in plan.py; others are indices of `kernels`, pattern by pattern
     SPINS = 1 << 13,      // 120 to 400 us: helpers stay awake between calls from Python, which take 20 us
     STACK = 1 << 20,      // only used pages take memory; the C library keeps thread-local storage there too
     SERIES_NS = 250000,   // if the last split ended this recently, helpers are probably still spinning
@@ -137,35 +137,38 @@ INLINE void copy_lines_nt(char *dst, const char *src, int64_t bytes, const struc
     if (plan->kind == PERMUTES) copy_nt_512(dst, src, bytes);
     else copy_nt(dst, src, bytes, 1, 0);
 }
-// Copies runs of more than a line that are contiguous in the output. A line with the end of one run and the
-// beginning of the next is joined first: two partial stores would read it, and write it twice.
-INLINE void copy_runs_nt(
-    char *dst, const char *src, int64_t run, int64_t count, int64_t step, const struct plan *plan
-) {
-    int64_t head = -(intptr_t)dst & (LINE - 1);
-    memcpy(dst, src, (size_t)head);
-    for (; count > 0; count--, dst += run, src += step) {
-        int64_t end = head + (run - head) / LINE * LINE, rest = run - end;
-        copy_lines_nt(dst + head, src + head, end - head, plan);
-        head = rest > 0 && count > 1 ? LINE - rest : 0;
-        if (head == 0) {
-            memcpy(dst + end, src + end, (size_t)rest);
-            continue;
-        }
-        char line[LINE];
-        memcpy(line, src + end, (size_t)rest);
-        memcpy(line + rest, src + step, (size_t)head);
-        copy_lines_nt(dst + end, line, LINE, plan);
-    }
+// Copies the bytes before the output's first whole line.
+INLINE void copy_head(char *dst, const char *src) { memcpy(dst, src, (size_t)(-(intptr_t)dst & (LINE - 1))); }
+// Copies the lines that begin in a run of a line or more. A line with the end of this run and the beginning of
+// the next one, at `next`, is joined first: two partial stores would read it, and write it twice. `next` is NULL
+// if the output has no next run.
+INLINE void copy_run_nt(char *dst, const char *src, int64_t run, const char *next, const struct plan *plan) {
+    int64_t head = -(intptr_t)dst & (LINE - 1), end = head + (run - head) / LINE * LINE, rest = run - end;
+    copy_lines_nt(dst + head, src + head, end - head, plan);
+    if (rest == 0) return;
+    char line[LINE];
+    memcpy(next ? line : dst + end, src + end, (size_t)rest);
+    if (next == NULL) return;
+    memcpy(line + rest, next, (size_t)(LINE - rest));
+    copy_lines_nt(dst + end, line, LINE, plan);
 }
 #endif
 
-// Copies a run of more than a line, line by line; the last line overlaps the one before. memcpy would use
-// `rep movsb`, which takes twice as long on some processors.
+// Copies a run of a line or more. Stores fill whole lines of the output; what is before the first one and after
+// the last one is copied by lines that overlap these. Four loads in a row wait for the cache together. memcpy
+// would use `rep movsb`, which takes twice as long on some processors.
 INLINE void copy_run(char *dst, const char *src, int64_t run) {
     typedef uint64_t line __attribute__((vector_size(LINE), aligned(1), may_alias));
-    for (int64_t at = 0; at < run - LINE; at += LINE) *(line *)(dst + at) = *(const line *)(src + at);
-    *(line *)(dst + run - LINE) = *(const line *)(src + run - LINE);
+#define FROM(AT) (*(const line *)(src + (AT)))
+#define TO(AT) (*(line *)(dst + (AT)))
+    int64_t at = -(intptr_t)dst & (LINE - 1);
+    if (at > 0) TO(0) = FROM(0);
+    for (; at <= run - 4 * LINE; at += 4 * LINE) {
+        line first = FROM(at), second = FROM(at + LINE), third = FROM(at + 2 * LINE), fourth = FROM(at + 3 * LINE);
+        TO(at) = first, TO(at + LINE) = second, TO(at + 2 * LINE) = third, TO(at + 3 * LINE) = fourth;
+    }
+    for (; at <= run - LINE; at += LINE) TO(at) = FROM(at);
+    if (at < run) TO(run - LINE) = FROM(run - LINE);
 }
 
 // Copies runs of up to a word that are contiguous in the output; each store has as many runs as fit a word.
@@ -219,10 +222,12 @@ INLINE void copy_runs(
         count -= done, dst += done * run, src += done * src_step;
     }
 #if defined(__x86_64__)
-    if (plan->non_temporal && run >= NON_TEMPORAL_RUN && is_packed)
-        copy_runs_nt(dst, src, run, count, src_step, plan);
-    else if (plan->non_temporal && run >= NON_TEMPORAL_RUN) EACH(copy_runs_nt(dst, src, run, 1, 0, plan))
-    else if (plan->non_temporal && is_packed && is_aligned) copy_nt(dst, src, run, count, src_step);
+    if (plan->non_temporal && run >= NON_TEMPORAL_RUN) {
+        for (bool is_first = true; count > 0; count--, dst += dst_step, src += src_step, is_first = !is_packed) {
+            if (is_first) copy_head(dst, src);
+            copy_run_nt(dst, src, run, is_packed && count > 1 ? src + src_step : NULL, plan);
+        }
+    } else if (plan->non_temporal && is_packed && is_aligned) copy_nt(dst, src, run, count, src_step);
     else
 #endif
     if (run == 1) EACH(*dst = *src)
@@ -291,22 +296,32 @@ INLINE void copy_nest(
     }
 }
 
-// Prefetches the next items of a group, and returns where these end. If outputs do not fit the cache, the
-// input does not either, and processors fetch ahead only what is read in order, whereas copies to one output
-// skip the runs of the others. PREFETCHED bytes fill whole lines of up to MAX_OUTS outputs.
-INLINE int64_t prefetched(
-    const struct call *call, const struct group *group, const struct nest *nest, const struct loop *rows,
+// Copies items of a group with one loop and packed outputs, in the order of the input: processors fetch ahead
+// what is read in order, and copies to one output after another would skip the runs of the others.
+INLINE void copy_rows(
+    const struct call *call, const struct group *group, const struct nest *nests, const struct loop *rows,
     int64_t begin, int64_t end
 ) {
-    const struct nest *last = &nest[group->nests - 1];
-    bool is_filled = nest->run % WORD == 0 || nest->run >= NON_TEMPORAL_RUN;  // with non-temporal stores
-    if (!call->plan->non_temporal || !is_filled || rows->src <= 0 || rows->src > PREFETCHED) return end;
-    if (nest->loops > 1 || group->nests == 1 || group->nests > MAX_OUTS) return end;
-    if (end - begin > PREFETCHED / rows->src) end = begin + PREFETCHED / rows->src;
-    for (int64_t row = begin; row < end; row++)
-        for (int64_t at = nest->src; at < last->src + last->run; at += LINE)
-            __builtin_prefetch(call->src + row * rows->src + at);
-    return end;
+    struct { char *dst; const char *src; int64_t run; } pieces[MAX_ROW_OUTS], *piece, *last = pieces + group->nests;
+    for (piece = pieces; piece < last; piece++, nests++) {
+        piece->dst = call->outs[nests->output] + nests->dst + begin * nests->run;
+        piece->src = call->src + nests->src + begin * rows->src;
+        piece->run = nests->run;
+#if defined(__x86_64__)
+        if (call->plan->non_temporal) copy_head(piece->dst, piece->src);
+#endif
+    }
+    for (; begin < end; begin++)
+        for (piece = pieces; piece < last; piece++) {
+            const char *next = piece->src + rows->src;
+#if defined(__x86_64__)
+            if (call->plan->non_temporal)
+                copy_run_nt(piece->dst, piece->src, piece->run, begin + 1 < end ? next : NULL, call->plan);
+            else
+#endif
+            copy_run(piece->dst, piece->src, piece->run);
+            piece->dst += piece->run, piece->src = next;
+        }
 }
 
 // Copies one task: some items of its group.
@@ -323,7 +338,9 @@ INLINE void copy_task_body(const struct call *call, int64_t task) {
     group = &groups[low], nest = &nests[group->first_nest];
     int64_t begin = (task - group->first_task) * group->step, rest = group->items - begin;
     int64_t end = begin + (rest < group->step ? rest : group->step);
-    if (group->kernel != NO_KERNEL) {
+    if (group->kernel == ROWS) {
+        copy_rows(call, group, nest, &loops[nest->first_loop], begin, end), begin = end;
+    } else if (group->kernel != NO_KERNEL) {
         char *outs[MAX_OUTS] = {0};
         for (int64_t i = 0; i < group->nests; i++)
             outs[i] = call->outs[nest[i].output] + begin * nest[i].run;
@@ -335,12 +352,9 @@ INLINE void copy_task_body(const struct call *call, int64_t task) {
         kernels[group->kernel / ELEMENT_SIZES][group->kernel % ELEMENT_SIZES][plan->kind](
             in, outs, end - begin), begin = end;
     }
-    for (int64_t next; begin < end; begin = next) {
-        next = prefetched(call, group, nest, &loops[nest->first_loop], begin, end);
-        for (const struct nest *copied = nest; copied < nest + group->nests; copied++)
-            copy_nest(copied, &loops[copied->first_loop], call->src + copied->src,
-                call->outs[copied->output] + copied->dst, begin, next, plan);
-    }
+    for (const struct nest *copied = nest; begin < end && copied < nest + group->nests; copied++)
+        copy_nest(copied, &loops[copied->first_loop], call->src + copied->src,
+            call->outs[copied->output] + copied->dst, begin, end, plan);
 #if defined(__x86_64__)
     if (plan->non_temporal) _mm_sfence();
 #endif

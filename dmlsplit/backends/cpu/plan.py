@@ -6,12 +6,12 @@ row, in elements, for which copy.c has a kernel.
 
 from array import array
 from collections.abc import Iterator
-from itertools import accumulate, chain
+from itertools import chain
 from math import gcd, prod
 from operator import attrgetter
 from typing import NamedTuple
 
-from dmlsplit.geometry import ONE_TRIP, SplitGeometry, ceil_div
+from dmlsplit.geometry import ONE_TRIP, Loop, SplitGeometry, ceil_div
 
 # A task has about this many bytes: enough that fetching it costs little, and few enough that it
 # fits the cache and that all threads finish at about the same time.
@@ -30,6 +30,12 @@ MAX_TASK_BYTES = 512 << 10
 # Nests with runs of this size or more read long parts of the input in order, so each is a group of
 # its own.
 LONG_RUN = 32 << 10
+# Runs of this many bytes or more are copied row by row, in the order of the input.
+ROW_RUN = 256
+# The most outputs that are copied row by row.
+MAX_ROW_OUTS = 64
+# The most with non-temporal stores: memory is slow to write parts of many outputs in turn.
+MAX_UNCACHED_ROW_OUTS = 16
 # The most outputs that a kernel copies.
 MAX_OUTS = 16
 # Kernels copy elements of this many sizes: 1, 2, 4, 8 or 16 bytes.
@@ -44,11 +50,20 @@ PERMUTES = 2
 NO_KERNEL = -1
 # The number of the kernel for packed rows of equal outputs, which it copies in several passes.
 EQUAL = -2
+# In place of a kernel's number, for a group: its rows are copied one after another.
+ROWS = -3
 # The patterns of packed rows that a kernel copies in one pass, in the order of copy.c.
 PATTERNS = [(1, 1), (1, 2), (2, 1), (1, 3), (3, 1), *((1,) * count for count in (3, 4, 8, 16))]
 
-_Loops = tuple[tuple[int, int, int], ...]  # size, bytes between iterations of input and output
-_Nest = tuple[int, int, int, int, _Loops]  # output, where it begins in both, bytes of a run, loops
+
+class _Nest(NamedTuple):
+    """The runs of an output, and the loops around them."""
+
+    output: int
+    src: int  # bytes before its first run in the input
+    dst: int  # and in the output
+    run: int  # bytes
+    loops: tuple[Loop, ...]  # the last one is the innermost
 
 
 class Plan(NamedTuple):
@@ -65,58 +80,85 @@ def plan_of(geometry: SplitGeometry, kind: int, non_temporal: bool) -> Plan:
     nests = list(_nests(geometry))
     kernel = _kernel(geometry, nests, kind, non_temporal)
     groups = [nests] if kernel != NO_KERNEL else _groups(nests)
-    words, tasks, cost = array("q", (len(groups), len(nests), non_temporal, kind)), 0, 0
-    run_cost = RUN_BYTES if kernel == NO_KERNEL else 0
-    task_bytes = TASK_BYTES
-    if kernel == EQUAL:
-        task_bytes = UNCACHED_EQUAL_TASK_BYTES if non_temporal else EQUAL_TASK_BYTES
-    first_nests = accumulate(map(len, groups), initial=0)
-    for group, first_nest in zip(groups, first_nests, strict=False):
-        *_, last_run, loops = group[-1]  # all nests of a group have loops of these sizes
-        items = prod(size for size, _, _ in loops)
-        item_cost = sum(run + run_cost for _, _, _, run, _ in group)
-        piece_step = min(PIECE_BYTES // last_run, MAX_TASK_BYTES // item_cost)
-        step = max(1, task_bytes // item_cost, piece_step)
-        words.extend((tasks, items, step, first_nest, len(group), kernel))
+    words = array("q", (len(groups), len(nests), non_temporal, kind))
+    tasks = 0
+    cost = 0
+    first_nest = 0
+    for group in groups:
+        items = prod(size for size, _, _ in group[-1].loops)  # of each nest of the group
+        item_cost = sum(nest.run for nest in group)
+        if kernel == NO_KERNEL:
+            item_cost += RUN_BYTES * len(group)
+        step = _task_items(group, item_cost, kernel, non_temporal)
+        is_by_rows = kernel == NO_KERNEL and _is_by_rows(group, non_temporal)
+        group_kernel = ROWS if is_by_rows else kernel
+        words.extend((tasks, items, step, first_nest, len(group), group_kernel))
         tasks += ceil_div(items, step)
         cost += items * item_cost
-    first_loops = accumulate((len(loops) for _, _, _, _, loops in nests), initial=0)
-    for (output, offset, start, run, loops), first_loop in zip(nests, first_loops, strict=False):
-        words.extend((output, offset, start, run, first_loop, len(loops)))
-    words.extend(chain.from_iterable(chain.from_iterable(loops for _, _, _, _, loops in nests)))
+        first_nest += len(group)
+    _append_nests(words, nests)
     address, _ = words.buffer_info()
     return Plan(words, address, tasks, cost)
 
 
+def _task_items(group: list[_Nest], item_cost: int, kernel: int, non_temporal: bool) -> int:
+    """The items of a group that a task copies."""
+    task_bytes = TASK_BYTES
+    if kernel == EQUAL:
+        task_bytes = UNCACHED_EQUAL_TASK_BYTES if non_temporal else EQUAL_TASK_BYTES
+    piece_items = min(PIECE_BYTES // group[-1].run, MAX_TASK_BYTES // item_cost)
+    return max(1, task_bytes // item_cost, piece_items)
+
+
+def _is_by_rows(group: list[_Nest], non_temporal: bool) -> bool:
+    """Whether the items of a group are copied one after another, and not output by output."""
+    max_outs = MAX_UNCACHED_ROW_OUTS if non_temporal else MAX_ROW_OUTS
+    if not 1 < len(group) <= max_outs or any(len(nest.loops) > 1 for nest in group):
+        return False
+    return all(nest.run >= ROW_RUN and nest.loops[0].output_stride == nest.run for nest in group)
+
+
+def _append_nests(words: "array[int]", nests: list[_Nest]) -> None:
+    """Append nests, and their loops, as copy.c reads them."""
+    first_loop = 0
+    for output, src, dst, run, loops in nests:
+        words.extend((output, src, dst, run, first_loop, len(loops)))
+        first_loop += len(loops)
+    words.extend(chain.from_iterable(chain.from_iterable(nest.loops for nest in nests)))
+
+
 def _nests(geometry: SplitGeometry) -> Iterator[_Nest]:
     """The nests of all outputs that have elements. A run of several tasks is one more loop."""
-    copies: list[tuple[int, int, _Loops]]
+    copies: list[tuple[int, int, tuple[Loop, ...]]]
     if rows := geometry.row_split:  # not from `pieces`, which would take longer than the plan
         packed = zip(rows.offsets, rows.widths, strict=True)
-        copies = [(offset, run, ((rows.rows, rows.pitch, run),)) for offset, run in packed]
+        copies = [(offset, run, (Loop(rows.rows, rows.pitch, run),)) for offset, run in packed]
     else:
         copies = list(map(attrgetter("input_offset", "run_bytes", "loops"), geometry.strided))
     for output, (offset, run, nest) in enumerate(copies):
         loops = nest or (ONE_TRIP,)
         whole, rest = divmod(run, TASK_BYTES)
         if whole:
-            yield output, offset, 0, TASK_BYTES, (*loops, (whole, TASK_BYTES, TASK_BYTES))
+            tasks = Loop(whole, TASK_BYTES, TASK_BYTES)
+            yield _Nest(output, offset, 0, TASK_BYTES, (*loops, tasks))
         if rest:
-            yield output, offset + whole * TASK_BYTES, whole * TASK_BYTES, rest, loops
+            whole_bytes = whole * TASK_BYTES
+            yield _Nest(output, offset + whole_bytes, whole_bytes, rest, loops)
 
 
 def _groups(nests: list[_Nest]) -> list[list[_Nest]]:
     """Neighbours with loops of equal sizes and short runs, as many as fit a task."""
     groups: list[list[_Nest]] = []
-    group_sizes, room = [0], 0
+    group_sizes = [0]
+    room = 0
     for nest in nests:
-        _, _, _, run, loops = nest
-        sizes = [size for size, _, _ in loops]
-        if sizes != group_sizes or run > room or run >= LONG_RUN:
+        sizes = [size for size, _, _ in nest.loops]
+        if sizes != group_sizes or nest.run > room or nest.run >= LONG_RUN:
             groups.append([])
-            group_sizes, room = sizes, TASK_BYTES
+            group_sizes = sizes
+            room = TASK_BYTES
         groups[-1].append(nest)
-        room = room - run if run < LONG_RUN else 0
+        room = room - nest.run if nest.run < LONG_RUN else 0
     return groups
 
 

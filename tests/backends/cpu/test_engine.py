@@ -64,25 +64,56 @@ def test_kernels_for_every_kind_of_processor_copy_the_same_bytes(
         copy_rows_and_compare((size,) * count, 1, rows, like_this, has_kernel=False)
 
 
+def copy_and_compare(
+    program: Program, shape: tuple[int, int], sizes: tuple[int, ...], skew: int
+) -> None:
+    """Copy random bytes to outputs that begin `skew` bytes into their memory, and look at each.
+
+    `shape` and `sizes` are in bytes.
+    """
+    source = np.random.default_rng(skew).integers(0, 256, shape, np.uint8)
+    outputs = [np.full(skew + shape[0] * size + 64, 7, np.uint8) for size in sizes]
+    program.copy(source.ctypes.data, [out.ctypes.data + skew for out in outputs])
+    views = np.split(source, np.cumsum(sizes)[:-1], 1)
+    for out, view in zip(outputs, views, strict=True):
+        assert out[skew:-64].tobytes() == view.tobytes()
+        assert {*out[:skew], *out[-64:]} == {7}
+
+
+def kernel_of(copy_plan: plan.Plan) -> int:
+    """The kernel of the only group: the last of its six words, after four words of the plan."""
+    return copy_plan.words[4 + 6 - 1]
+
+
 def copy_rows_and_compare(
     sizes: tuple[int, ...], element_bytes: int, rows: int, library: native.Library, has_kernel: bool
 ) -> None:
-    """Copy random rows to odd addresses, and look at each byte and those beside it."""
+    """Copy random rows to odd addresses, and look at each byte."""
     geometry = packed_split((rows, sum(sizes)), axis=1, sizes=sizes, element_bytes=element_bytes)
     if has_kernel:
-        copy_plan = plan.plan_of(geometry, library.kind, False)
-        kernel_of_its_only_group = copy_plan.words[9]
-        assert kernel_of_its_only_group >= 0
-    shape = rows, sum(sizes), element_bytes
-    source = np.random.default_rng(rows).integers(0, 256, shape, np.uint8)
-    outputs = [np.full(rows * element_bytes * size + 9, 7, np.uint8) for size in sizes]
-    addresses = [out.ctypes.data + 1 for out in outputs]
-    native.program_of(geometry, library).copy(source.ctypes.data, addresses)
-    views = np.split(source, np.cumsum(sizes)[:-1], 1)
-    for out, view in zip(outputs, views, strict=True):
-        assert out[1:-8].tobytes() == view.tobytes(), (sizes, element_bytes, rows)
-        assert out[0] == 7
-        assert set(out[-8:]) == {7}
+        assert kernel_of(plan.plan_of(geometry, library.kind, False)) >= 0
+    program = native.program_of(geometry, library)
+    byte_sizes = tuple(element_bytes * size for size in sizes)
+    copy_and_compare(program, (rows, sum(byte_sizes)), byte_sizes, skew=1)
+
+
+@pytest.mark.parametrize("non_temporal", [False, True])
+@pytest.mark.parametrize("kind", range(3))
+def test_long_runs_are_copied_in_the_order_of_the_input(
+    kind: int, non_temporal: bool, library: native.Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Outputs begin at every distance from a cache line, and tasks with any row."""
+    if kind > library.kind:
+        pytest.skip("this processor is of a plainer kind")
+    monkeypatch.setattr(native, "_cache_bytes", lambda: 0 if non_temporal else 1 << 40)
+    monkeypatch.setattr(plan, "TASK_BYTES", 4 << 10)
+    run = plan.ROW_RUN
+    for skew in range(64):
+        sizes = run + skew, run, run + 4 * skew + 1
+        geometry = packed_split((23, sum(sizes)), axis=1, sizes=sizes)
+        program = native.program_of(geometry, library._replace(kind=kind))
+        assert kernel_of(program.plan) == plan.ROWS
+        copy_and_compare(program, (23, sum(sizes)), sizes, skew)
 
 
 @pytest.mark.slow
