@@ -176,6 +176,18 @@ def test_the_axis_is_checked_before_the_sizes() -> None:
         piece_sizes((2, 6), (9,), 2)
 
 
+def test_only_plain_ints_and_tuples_of_them_are_cache_keys() -> None:
+    """A key with True, 1.0 or NumPy's 1 would find what was made for 1."""
+    assert are_plain_ints(-1, 3)
+    assert are_plain_ints(0, (2, 1))
+    ones: list[Any] = [True, 1.0, np.int64(1)]
+    assert not any(
+        are_plain_ints(number, 3) or are_plain_ints(0, number) or are_plain_ints(0, (2, number))
+        for number in ones
+    )
+    assert not are_plain_ints(0, [2, 1])
+
+
 class OnDevice:
     """An array that counts how often it is read."""
 
@@ -190,18 +202,6 @@ class OnDevice:
 
     def __iter__(self) -> Iterator[object]:
         raise AssertionError("entries are read one by one")
-
-
-def test_only_plain_ints_and_tuples_of_them_are_cache_keys() -> None:
-    """A key with True, 1.0 or NumPy's 1 would find what was made for 1."""
-    assert are_plain_ints(-1, 3)
-    assert are_plain_ints(0, (2, 1))
-    ones: list[Any] = [True, 1.0, np.int64(1)]
-    assert not any(
-        are_plain_ints(number, 3) or are_plain_ints(0, number) or are_plain_ints(0, (2, number))
-        for number in ones
-    )
-    assert not are_plain_ints(0, [2, 1])
 
 
 def test_sizes_on_a_device_are_read_once() -> None:

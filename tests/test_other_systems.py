@@ -30,6 +30,7 @@ LINES = {
 
 @pytest.fixture
 def here(here: Path) -> Path:
+    """A folder with the files that the commands read."""
     save("m.onnx", every_verdict())
     save("nested.onnx", nested())
     save("dynamic.onnx", one_split(TensorProto.FLOAT, ("n", 6), sizes=(2, 4), axis=1))

@@ -151,7 +151,7 @@ def test_the_examples_and_the_changelog_name_this_version() -> None:
     slug = HOME.removeprefix("https://github.com/")
     manual = (ROOT / "docs" / "ci.md").read_text("utf-8")
     versions = re.findall(rf"(?:{slug}@|^    rev: )(\S+)", manual, re.MULTILINE)
-    assert len(versions) == 3
+    assert len(versions) == 3, "two jobs that use the action, and a pre-commit hook"
     is_released = "<!-- unreleased" not in (ROOT / "README.md").read_text("utf-8")
     assert set(versions) == {f"v{dml.__version__}" if is_released else "main"}
 

@@ -20,7 +20,7 @@ from tests.support.command import ROOT, git, ran
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="on Windows `bash` may be that of WSL")
 TEXTS = {path.name: path.read_text("utf-8") for path in ROOT.glob(".github/workflows/*.yml")}
-# PyYAML reads the key `on` as true, as in YAML 1.1.
+# PyYAML reads the key `on` as true, which it is in YAML 1.1.
 WORKFLOWS: dict[str, dict[Any, Any]] = {name: yaml.safe_load(text) for name, text in TEXTS.items()}
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 PROJECT = PYPROJECT["project"]

@@ -1,4 +1,8 @@
-"""The command line, the only part that prints. Commands import late, so that help is fast."""
+"""The command line, the only part that prints. Commands import late, so that help is fast.
+
+inputs.py has the options that several commands share, and terminal.py colours, the width of lines,
+progress bars, signals and exit statuses.
+"""
 
 import argparse
 import sys

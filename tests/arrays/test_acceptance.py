@@ -29,9 +29,25 @@ def test_only_outputs_that_are_not_packed_bring_strides_of_their_own() -> None:
     strided = np.zeros(8)[::2]
     accepted = accept_outputs([first, strided], view(source, "array"), requirement_list)
     assert accepted == ([first.ctypes.data, strided.ctypes.data], ((8,), (16,)))
-    for wrong_output in (np.zeros(3), np.zeros(4, "f4"), np.frombuffer(bytes(32)), source[:4]):
-        with pytest.raises(InvalidArgumentError):
-            accept_outputs([first, wrong_output], view(source, "array"), requirement_list)
+
+
+SOURCE = np.zeros(6)
+
+
+@pytest.mark.parametrize(
+    ("wrong_output", "text"),
+    [
+        (np.zeros(3), "shape"),
+        (np.zeros(4, "f4"), "type"),
+        (np.frombuffer(bytes(32)), "read-only"),
+        (SOURCE[:4], "memory"),
+    ],
+    ids=["shape", "type", "read-only", "memory of the input"],
+)
+def test_an_output_that_does_not_fit_is_refused(wrong_output: np.ndarray, text: str) -> None:
+    requirement_list = requirements(view(SOURCE, "array"), 0, (2, 4))
+    with pytest.raises(InvalidArgumentError, match=text):
+        accept_outputs([np.zeros(2), wrong_output], view(SOURCE, "array"), requirement_list)
 
 
 def test_every_field_that_differs_from_the_requirement_is_named() -> None:
@@ -62,7 +78,9 @@ def test_disjoint_outputs_are_checked_in_linear_time() -> None:
 
 
 def test_outputs_whose_overlap_takes_too_long_to_decide_count_as_overlapping() -> None:
-    """NumPy's answer may take exponential time; these two take it some seconds."""
+    """NumPy's answer may take exponential time; for these two, an example of the documentation of
+    numpy.shares_memory, it takes some seconds.
+    """
     cubes = [
         np.lib.stride_tricks.as_strided(np.zeros(1, "i1"), (1049,) * 3, strides)
         for strides in ((36674, 61119, 85569), (12223, 12224, 1))

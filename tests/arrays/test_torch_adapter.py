@@ -15,6 +15,7 @@ from tests.support.gpu_arrays import compiled_split
 
 @pytest.fixture
 def torch() -> Any:
+    """PyTorch; a test that takes it is skipped where it is not installed."""
     return pytest.importorskip("torch", reason="PyTorch is not installed")
 
 
@@ -313,7 +314,11 @@ def test_an_operator_makes_tensors_of_any_layout(torch: Any) -> None:
             (piece,) = op(op_input)
         assert piece.stride() == (1, 4)
         assert torch.equal(piece, source)
-    with pytest.raises(dml.OutOfMemoryError, match=r"an output of 4503599627370496 bytes"):
+
+
+def test_an_output_that_does_not_fit_in_memory_is_an_error_with_its_bytes(torch: Any) -> None:
+    source = torch.zeros(4, dtype=torch.float16)
+    with pytest.raises(dml.OutOfMemoryError, match=f"an output of {2 << 51} bytes"):
         TORCH.empty(TORCH.view(source, "data"), NewArrays(((1 << 51,),)))
 
 

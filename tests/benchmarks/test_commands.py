@@ -113,13 +113,17 @@ def test_a_call_is_compared_with_what_a_person_would_write_instead(
         assert re.search(rf"\| {name} \| [0-9.]+ \| .* \| {word} \|", capsys.readouterr().out)
 
 
-def test_every_pair_makes_the_same_pieces() -> None:
-    for name, make in host_instead.CASES.items():
-        if "NumPy" in name and "into" in name:
-            our_pieces, other_pieces = make().ours(), make().instead()
-            assert [piece.tolist() for piece in our_pieces] == [
-                piece.tolist() for piece in other_pieces
-            ]
+# The calls of other pairs write to `out`, draw sizes of their own, or need other libraries.
+NEW_ARRAYS = [
+    name for name in host_instead.CASES if name.startswith("beside NumPy") and " into " in name
+]
+
+
+@pytest.mark.parametrize("name", NEW_ARRAYS)
+def test_a_pair_that_returns_numpy_arrays_makes_the_same_pieces(name: str) -> None:
+    pair = host_instead.CASES[name]()
+    our_pieces, other_pieces = pair.ours(), pair.instead()
+    assert [piece.tolist() for piece in our_pieces] == [piece.tolist() for piece in other_pieces]
 
 
 @pytest.mark.skipif(host.has_gpu(), reason="this machine has a GPU")
@@ -133,11 +137,18 @@ def test_the_gpu_command_without_a_gpu_is_an_error_and_writes_nothing(
 
 
 @pytest.mark.gpu
-def test_a_gpu_run_has_a_row_for_every_peer(tmp_path: Path, capsys: Capsys) -> None:
+def test_a_gpu_run_without_a_case_is_an_error_and_writes_nothing(
+    tmp_path: Path, capsys: Capsys
+) -> None:
     path = tmp_path / "run.json"
     assert command.main(["gpu", "--quick", "--only", "no such case", "-o", str(path)]) == 2
     assert "no case's name contains 'no such case'" in capsys.readouterr().err
     assert not path.exists()
+
+
+@pytest.mark.gpu
+def test_a_gpu_run_has_a_row_for_every_peer(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
     assert command.main(["gpu", "--quick", "--only", "2 QKV, decode", "-o", str(path)]) == 0
     run_record = load(path)
     assert run_record["after"] is not None

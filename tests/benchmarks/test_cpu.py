@@ -13,7 +13,7 @@ from benchmarks.cases import Case
 from benchmarks.peers_cpu import Prepared, Problem
 from benchmarks.results import Results, load
 from benchmarks.table import Table
-from tests.benchmarks.test_reports import MACHINE
+from tests.support.benchmarks import MACHINE
 
 TINY = Case("tiny", cases.CASES, (6, 4), "f4", 1, (1, 3))
 
@@ -84,7 +84,8 @@ def test_concurrent_callers_split_in_separate_threads(tmp_path: Path) -> None:
     assert row["status"] == "ok"
     assert set(working) == {"0", "1"}
     assert len(set(working.values())) == 1
-    assert min(working.values()) >= 4 * cpu.MAX_CALLS
+    # Each of the two rounds is a warm-up and a sample, with the most calls, as the splits are tiny.
+    assert min(working.values()) >= 2 * 2 * cpu.MAX_CALLS
 
 
 def test_a_run_continues_where_it_was_interrupted(tmp_path: Path) -> None:

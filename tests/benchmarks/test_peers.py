@@ -3,9 +3,8 @@
 import ctypes
 import sys
 from importlib import import_module
-from math import prod
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -14,6 +13,7 @@ from benchmarks import gpu_problem, peers_gpu
 from benchmarks.cases import CASES, Case
 from benchmarks.gpu_problem import BufferSet, GpuProblem
 from benchmarks.peers_gpu import GpuPeer
+from tests.support.benchmarks import HostArray, unwritten
 
 SEPARATE = [
     Case("rows", CASES, (40, 24), "i2", 1, (3, 16, 5)),
@@ -27,16 +27,13 @@ JOINED = [
 each_split = pytest.mark.parametrize("case", SEPARATE + JOINED, ids=lambda case: case.name)
 
 
-def empty(case: Case, shape: tuple[int, ...]) -> np.ndarray:
-    return np.full(prod(shape), 0xA5, case.dtype).reshape(shape)
-
-
 @pytest.fixture(autouse=True)
 def on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CuPy makes NumPy's arrays."""
     cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
     monkeypatch.setattr(cupy, "asarray", np.asarray)
     monkeypatch.setattr(cupy, "from_dlpack", np.asarray)
-    monkeypatch.setattr(gpu_problem, "_empty", empty)
+    monkeypatch.setattr(gpu_problem, "_empty", unwritten)
     monkeypatch.setattr(gpu_problem, "poison", lambda outputs: None)
 
 
@@ -127,18 +124,10 @@ def cuda_core(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return calls
 
 
-class OnHost(np.ndarray):
-    """A NumPy array with the address where CuPy's arrays have it."""
-
-    @property
-    def data(self) -> Any:
-        return SimpleNamespace(ptr=self.ctypes.data)
-
-
 def test_cuda_core_copies_all_rows_in_one_call(cuda_core: list[int]) -> None:
     case = Case("rows", CASES, (40, 24), "i2", 1, (3, 0, 16, 5))
-    source = np.arange(40 * 24, dtype="i2").reshape(40, 24).view(OnHost)
-    outputs = [empty(case, shape).view(OnHost) for shape in case.output_shapes]
+    source = np.arange(40 * 24, dtype="i2").reshape(40, 24).view(HostArray)
+    outputs = [unwritten(case, shape).view(HostArray) for shape in case.output_shapes]
     problem = GpuProblem(case, [BufferSet(source, outputs, source)])
     prepared = peers_gpu.PEERS["cuda.core batch"](problem)
     assert prepared.mode == "queue"
@@ -147,12 +136,14 @@ def test_cuda_core_copies_all_rows_in_one_call(cuda_core: list[int]) -> None:
     assert all(map(np.array_equal, prepared.outputs(0), problem.views(0)))
 
 
-def test_cuda_core_is_not_called_for_too_many_copies_and_may_be_absent(
-    cuda_core: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cuda_core_is_not_called_for_too_many_copies(cuda_core: list[int]) -> None:
     case = Case("pixels", CASES, (100_000, 3), "u1", 1, (1, 2))
     with pytest.raises(NotImplementedError, match="200000 copies are more than 100000"):
         peers_gpu.PEERS["cuda.core batch"](GpuProblem(case, []))
+    assert cuda_core == []
+
+
+def test_cuda_core_may_be_absent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cuda.core", None)
     with pytest.raises(ModuleNotFoundError, match=r"cuda\.core"):
         peers_gpu.PEERS["cuda.core batch"](GpuProblem(SEPARATE[0], []))

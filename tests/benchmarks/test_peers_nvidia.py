@@ -11,7 +11,7 @@ from benchmarks import peers_nvidia
 from benchmarks.cases import CASES, Case
 from benchmarks.gpu_problem import BufferSet, GpuProblem
 from benchmarks.peers_nvidia import NppSize, NppStream
-from tests.benchmarks.test_peers import OnHost, empty
+from tests.support.benchmarks import HostArray, unwritten
 
 ATTRIBUTES = (
     "MultiProcessorCount MaxThreadsPerMultiProcessor MaxThreadsPerBlock MaxSharedMemoryPerBlock "
@@ -21,6 +21,7 @@ ATTRIBUTES = (
 
 @pytest.fixture(autouse=True)
 def on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CuPy has a device and a stream that nothing uses."""
     cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
     device = SimpleNamespace(id=0, attributes=dict.fromkeys(ATTRIBUTES, 1))
     stream = SimpleNamespace(ptr=7)
@@ -30,8 +31,8 @@ def on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def problem(case: Case) -> GpuProblem:
     source = np.random.default_rng(1).integers(0, 1 << 8, case.shape).astype(case.dtype)
-    outputs = [empty(case, shape).view(OnHost) for shape in case.output_shapes]
-    array = source.view(OnHost)
+    outputs = [unwritten(case, shape).view(HostArray) for shape in case.output_shapes]
+    array = source.view(HostArray)
     return GpuProblem(case, [BufferSet(array, outputs, array)])
 
 

@@ -12,8 +12,7 @@ from benchmarks.bars import bars
 from benchmarks.compare import compare, report
 from benchmarks.results import Results, ResultsError, failed, load, measured
 from benchmarks.timing import summary
-
-MACHINE = {"time": "2026-01-01T00:00:00+00:00", "commit": "c0ffee", "machine": {"processor": "p"}}
+from tests.support.benchmarks import MACHINE
 
 
 def timed(case: str, peer: str, median: float, spread: float = 0.01) -> dict[str, Any]:

@@ -22,6 +22,9 @@ def test_a_summary_agrees_with_numpy(samples: list[float]) -> None:
     assert sample_summary.p20 == pytest.approx(np.quantile(samples, 0.2))
     assert sample_summary.p80 == pytest.approx(np.quantile(samples, 0.8))
     assert sample_summary.spread >= 0
+
+
+def test_a_summary_needs_a_sample() -> None:
     with pytest.raises(ValueError, match="no samples"):
         summary([])
 
@@ -37,15 +40,17 @@ def test_each_round_times_every_call_once_in_an_order_of_its_own(
         log.append(name)
         sum(range(60_000))
 
-    slow = {name: partial(call, name) for name in "abc"}
-    samples = interleaved(slow, 9)
-    assert {name: len(times) for name, times in samples.items()} == {"a": 9, "b": 9, "c": 9}
-    # After the three calibrations, each sample is an untimed call and a timed one, and each round
-    # has its own order.
-    calls = "".join(log[-54:])
-    rounds = {calls[start : start + 6] for start in range(0, 54, 6)}
-    assert {"".join(sorted(order)) for order in rounds} == {"aabbcc"}
-    assert len(rounds) > 2
+    round_count = 9
+    samples = interleaved({name: partial(call, name) for name in "abc"}, round_count)
+    assert {name: len(times) for name, times in samples.items()} == dict.fromkeys("abc", 9)
+    # After the three calibrations, each sample is an untimed call and a timed one.
+    calls_of_a_round = 3 * 2
+    calls = "".join(log[-round_count * calls_of_a_round :])
+    orders = {
+        calls[start : start + calls_of_a_round] for start in range(0, len(calls), calls_of_a_round)
+    }
+    assert {"".join(sorted(order)) for order in orders} == {"aabbcc"}
+    assert len(orders) > 2
     assert all(0 < sample < 1 for times in samples.values() for sample in times)
 
 

@@ -36,6 +36,7 @@ def ended(line: str, streams: str) -> tuple[int, str, str]:
 
 @pytest.fixture
 def files(here: Path, monkeypatch: Patch) -> Path:
+    """A folder with the files that `LINES` name."""
     monkeypatch.setenv("DMLSPLIT_NATIVE", "0")  # else `devices` says that it was not compiled
     save("m.onnx", one_split(TensorProto.FLOAT, (6, 4), sizes=(2, 4), axis=0))
     np.save("a.npy", np.arange(6.0))

@@ -12,6 +12,9 @@ from dmlsplit.lint.runtimes import runtime_table
 from tests.support.fixtures import Capsys
 
 Document = dict[str, Any]
+# Sources in lint/runtimes.yaml. Two tests write out the values of some rows of this file and of one
+# row of feature_levels.yaml, because a comparison with the parsed tables would not notice a value
+# that is parsed wrongly.
 COMPATIBILITY = "https://onnxruntime.ai/docs/reference/compatibility.html"
 ONNX_VERSIONS = "https://learn.microsoft.com/windows/ai/windows-ml/onnx-versions"
 

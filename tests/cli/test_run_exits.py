@@ -21,6 +21,7 @@ TIME_LIMIT_S = 120
 
 @pytest.fixture
 def npy(here: Path) -> Path:
+    """A file with `INPUT`."""
     np.save("a.npy", INPUT)
     return here / "a.npy"
 

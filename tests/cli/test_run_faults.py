@@ -78,6 +78,7 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def runs(builds: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[harness.Runs]:
+    """Runs of commands in which an operation on a file fails, or ends the process."""
     if not shutil.which("g++"):
         pytest.skip("g++ is not installed")
     with harness.running(builds, tmp_path_factory.mktemp("scratch")) as fault_runs:

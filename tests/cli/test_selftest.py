@@ -15,6 +15,7 @@ CPU = "selftest --device cpu --seconds 0".split()
 
 @pytest.fixture(autouse=True)
 def _only_layouts(monkeypatch: Patch) -> None:
+    """The self-test has a split of each layout, instead of one for each path of the kernels."""
     monkeypatch.setattr(stages, "cases", lambda _: LAYOUTS)
 
 

@@ -21,6 +21,7 @@ COMPILE = "g++ -std=c++17 -Wall -Wextra -Werror -O1 -shared -fPIC".split()
 
 @pytest.fixture(scope="session")
 def library(builds: Path) -> Path:
+    """The stand-in for DirectML, compiled."""
     if not shutil.which("g++"):
         pytest.skip("g++ is not installed: there is no stand-in to probe")
     sources = [path.read_bytes() for path in sorted(STAND_IN.glob("*.?pp"))]
@@ -33,6 +34,7 @@ def library(builds: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def kit(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the probe and the cases that it asks."""
     folder = tmp_path_factory.mktemp("conformance") / "kit"
     write_kit(folder)
     return folder

@@ -20,7 +20,7 @@ from tests.conformance.conftest import Observe, edited, observed, probed
 def fields_of(tensor: dict[str, Any]) -> list[Any]:
     """The fields of a tensor in the order of DML_BUFFER_TENSOR_DESC, after DML_TENSOR_TYPE."""
     return [
-        1,
+        probe.TENSOR_TYPE_BUFFER,
         TensorDataType[tensor["DataType"]],
         TensorFlags[tensor["Flags"]],
         *map(tensor.get, ("DimensionCount", "Sizes", "Strides")),
@@ -37,7 +37,7 @@ def test_every_field_of_every_case_reaches_the_library(
     assert len(expected_descriptors) > 160
     assert arrived == [
         [
-            62,
+            probe.OPERATOR_SPLIT,
             fields_of(desc["InputTensor"]),
             desc["OutputCount"],
             [fields_of(tensor) for tensor in desc["OutputTensors"]],

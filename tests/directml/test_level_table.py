@@ -149,9 +149,11 @@ def test_an_entry_becomes_a_row_and_later_levels_inherit_what_it_supports(
     assert rows[level] == row
     hidden = rows[dml.FeatureLevel.LEVEL_2_1]
     assert (hidden.directml, hidden.is_public, hidden.windows) == ("1.2.0", False, None)
-    eight = frozenset(map(dml.TensorDataType.parse, ("INT8", "UINT8")))
-    assert hidden[4:7] == (4, 4, SIXTEEN_AND_32 | eight)
-    assert rows[dml.FeatureLevel.LEVEL_3_0][4:6] == (1, 8)
+    assert (hidden.minimum_dimensions, hidden.maximum_dimensions) == (4, 4)
+    of_8_bits = frozenset(map(dml.TensorDataType.parse, ("INT8", "UINT8")))
+    assert hidden.data_types == SIXTEEN_AND_32 | of_8_bits
+    later = rows[dml.FeatureLevel.LEVEL_3_0]
+    assert (later.minimum_dimensions, later.maximum_dimensions) == (1, 8)
 
 
 def test_feature_levels_yaml_has_only_known_keys() -> None:

@@ -35,6 +35,7 @@ def test_large_packed_and_permuted_layouts_are_found_not_to_overlap() -> None:
     assert not may_overlap_itself((2**20, 2**20, 3), (3 * 2**20, 3, 1))
 
 
+# The steps are those that a search takes to the end; with one step less, it gives up.
 @pytest.mark.parametrize(
     ("sizes", "strides", "steps"),
     [((2, 3), (3, 1), 2), ((3, 4), (5, 2), 4), ((4, 3), (3, 4), 6), ((3, 3, 3), (2, 7, 20), 3)],
@@ -49,5 +50,6 @@ def test_the_search_gives_up_exactly_at_its_limit_of_steps(
 
 
 def test_a_search_that_grows_too_large_reports_an_overlap() -> None:
+    # Large primes, so that no stride is a multiple of another.
     sizes, strides = (99991,) * 8, (99989, 99971, 99961, 99929, 99923, 99907, 99901, 99881)
     assert may_overlap_itself(sizes, strides)

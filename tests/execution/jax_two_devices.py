@@ -58,7 +58,7 @@ def typed(array: Any, spec: Any) -> None:
 
 
 def even(array: Any) -> None:
-    """With an explicit mesh, pieces that devices share evenly stay on them, as in jnp.split."""
+    """With an explicit mesh, pieces that devices share evenly stay on them; jnp.split does so."""
     for function in (lambda x: dml.split(x, (2, 6), 1), jax.jit(lambda x: dml.split(x, (2, 6), 1))):
         pieces, expected = function(array), jnp.split(array, [2], 1)
         assert list(map(jax.typeof, pieces)) == list(map(jax.typeof, expected))

@@ -11,16 +11,13 @@ from hypothesis import strategies as st
 
 import dmlsplit as dml
 from dmlsplit.execution.binding import BindingTable, BufferBinding
+from tests.support.arrays import ramp
 
-# The operator of most tests splits six rows of two floats into 2, 1 and 3 rows.
+# The operator of most tests splits six rows of two floats, 48 bytes, into 2, 1 and 3 rows.
 ROWS = dml.TensorDesc("FLOAT32", (1, 1, 6, 2))
 DESC = dml.SplitOperatorDesc.from_sizes(ROWS, axis=2, sizes=(2, 1, 3))
 TABLE = BindingTable(DESC, "cpu")
 FOREIGN_ORDER = ">" if sys.byteorder == "little" else "<"
-
-
-def ramp(*shape: int) -> np.ndarray:
-    return np.arange(1, np.prod(shape) + 1, dtype=np.float32).reshape(shape)
 
 
 def outputs() -> list[Any]:
@@ -75,8 +72,8 @@ def test_a_buffer_is_bound_from_its_offset_to_the_size_of_the_tensor() -> None:
 
 def test_strides_of_dimensions_of_one_do_not_matter() -> None:
     strided = np.lib.stride_tricks.as_strided(ramp(12), (1, 1, 6, 2), (4, 400, 8, 4))
-    entry, *_ = TABLE.bind(strided, outputs())
-    assert entry.span == (entry.address, entry.address + 48)
+    bound_input, *_ = TABLE.bind(strided, outputs())
+    assert bound_input.span == (bound_input.address, bound_input.address + 48)
 
 
 @pytest.mark.parametrize("given_outputs", [np.zeros(3), "abc", None, iter([])])
@@ -184,10 +181,13 @@ def test_a_value_that_is_not_an_array_needs_no_report_unless_it_is_bound(name: s
         TABLE.bind(source, outputs())
 
 
-@pytest.mark.parametrize("size", [48, 256])
-def test_a_range_that_ends_with_the_buffer_is_accepted(size: int) -> None:
-    TABLE.bind(BufferBinding(BUFFER, 0, size), outputs())
-    TABLE.bind(BufferBinding(BUFFER, 208), outputs())
+@pytest.mark.parametrize(("offset", "size"), [(0, 256), (208, 48), (208, None)])
+def test_a_range_that_ends_with_the_buffer_is_accepted(offset: int, size: int | None) -> None:
+    TABLE.bind(BufferBinding(BUFFER, offset, size), outputs())
+
+
+def test_a_range_that_is_exactly_as_large_as_the_tensor_is_accepted() -> None:
+    TABLE.bind(BufferBinding(BUFFER, 0, 48), outputs())
 
 
 @pytest.mark.parametrize("count", [0, 2, 4])
@@ -253,8 +253,9 @@ def test_the_size_of_a_broadcast_input_follows_from_its_strides() -> None:
     store = np.zeros(8, np.uint16)
     source = np.lib.stride_tricks.as_strided(store, (3, 4), (0, 4))
     output = [np.zeros((3, 4), np.uint16)]
-    entry, *_ = BindingTable(desc, "cpu").bind(source, output)
-    assert entry.span == (address(store), address(store) + 14)
+    bound_input, *_ = BindingTable(desc, "cpu").bind(source, output)
+    # The last column begins at element 3 * 2, so the input has seven elements of two bytes.
+    assert bound_input.span == (address(store), address(store) + 14)
 
 
 # Overlaps: ranges of one buffer, in units of 16 bytes, for an input of three units and two outputs.

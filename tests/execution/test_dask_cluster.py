@@ -23,6 +23,7 @@ RNG = np.random.default_rng(7)
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
+    """A client of two workers that are processes."""
     from distributed import Client
 
     with two_workers() as cluster, Client(cluster) as client:
@@ -31,6 +32,7 @@ def client() -> Iterator[Any]:
 
 @pytest.fixture
 def threads() -> Iterator[Any]:
+    """A client of one worker with two threads, in this process."""
     from distributed import Client
 
     with Client(

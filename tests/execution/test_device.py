@@ -10,15 +10,12 @@ import pytest
 from hypothesis import given, settings
 
 import dmlsplit as dml
+from tests.support.arrays import ramp
 from tests.support.descriptors import DATA_TYPES, Memory, expected_buffers, split_descriptors
 
 CPU = dml.Device("cpu")
 INPUT_DESC = dml.TensorDesc("FLOAT32", (1, 1, 6, 2))
 DESC = dml.SplitOperatorDesc.from_sizes(INPUT_DESC, axis=2, sizes=(2, 1, 3))
-
-
-def ramp(*shape: int) -> np.ndarray:
-    return np.arange(1, np.prod(shape) + 1, dtype=np.float32).reshape(shape)
 
 
 def test_outputs_are_laid_out_as_described() -> None:

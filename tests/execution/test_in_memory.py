@@ -100,6 +100,7 @@ def without_plans(call: Call) -> Any:
 
 @pytest.fixture(scope="module", autouse=True)
 def _clean() -> Iterator[None]:
+    """Later tests do not find the programs of these."""
     yield
     forget_programs()
 

@@ -13,6 +13,7 @@ pytestmark = pytest.mark.gpu
 
 @pytest.fixture
 def jax() -> Any:
+    """JAX on a GPU; a test that takes it is skipped without one."""
     jax_module = pytest.importorskip("jax", reason="JAX is not installed")
     if jax_module.default_backend() != "gpu":
         pytest.skip(f"JAX runs on {jax_module.default_backend()}, not on the GPU")

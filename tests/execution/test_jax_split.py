@@ -24,6 +24,7 @@ TYPES = """
 
 @pytest.fixture(autouse=True, scope="module", params=["callback", "XLA"])
 def _lowering(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every test runs with the engine as a callback, and with the slices of XLA."""
     with lowered(request.param), jax.enable_x64(True):
         yield
 

@@ -23,6 +23,7 @@ Function = Any
 
 @pytest.fixture(autouse=True, scope="module")
 def _callbacks() -> Iterator[None]:
+    """Splits are callbacks of the engine, also where slices of XLA would be used."""
     with lowered("callback"):
         yield
 
@@ -53,7 +54,7 @@ def test_forward_and_reverse_derivatives_agree_with_finite_differences(kind: str
 
 
 def test_the_gradient_is_one_concatenation() -> None:
-    """No zeros are made and added, as in the gradient of slices."""
+    """The gradient of slices makes zeros and adds them."""
     text = str(jax.make_jaxpr(jax.grad(loss(dml.split, (1, 2, 3), 0)))(jnp.arange(6.0)))
     assert text.count("= concatenate[") == 1
     assert "= pad[" not in text

@@ -63,13 +63,16 @@ def test_strings_are_split_on_the_host(dtype: Any) -> None:
 
 
 def test_an_empty_list_of_sizes_is_not_taken_for_missing_sizes() -> None:
-    # ONNX Runtime makes pieces of size 1 of it at run time; see docs/frontends.md.
     assert split_to_sequence(np.zeros((0, 2)), []) == []
     with pytest.raises(dml.InvalidArgumentError, match="which adds up to 0; it must add up to 6"):
         split_to_sequence(np.zeros(6), [])
-    session = runtime_session("SplitToSequence", 11, "float32", 0, 1, 1)
-    (sequence,) = session.run(None, {"x": np.zeros(6, "f"), "sizes": np.array([], "q")})
-    assert len(sequence) == 6
+
+
+def test_onnx_runtime_takes_an_empty_list_of_sizes_for_missing_sizes() -> None:
+    """As docs/frontends.md says: it makes pieces of size 1."""
+    runtime = runtime_of_sequence("float32", axis=0, has_sizes=True)
+    (sequence,) = runtime.run(None, {"x": np.zeros(6, "f"), "sizes": np.array([], "q")})
+    assert [piece.shape for piece in sequence] == [(1,)] * 6
 
 
 def test_bfloat16_arrays_keep_their_type() -> None:
@@ -135,22 +138,34 @@ def test_every_type_and_rank_is_split_at_any_level_except_odd_runs_at_1_0(
 RUNTIME_TYPES = {"split": DTYPES[:-2], "sequence": ["bool", "int32", "int64", *DTYPES[9:12]]}
 
 
-@cache
-def runtime_session(
-    operator: str, opset: int, dtype: str, axis: int, outputs: int, keepdims: int
-) -> Any:
-    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-    inputs = [value("x", kind=kind), value("sizes", kind=INT64)][: 2 if keepdims else 1]
-    attributes = {"axis": axis}
-    if operator == "SplitToSequence":
-        attributes["keepdims"] = keepdims
-    elif not keepdims:  # Here no sizes are given either.
-        attributes["num_outputs"] = outputs
-    results = " ".join(f"y{i}" for i in range(outputs))
-    cut = node(
-        operator, " ".join(declaration.name for declaration in inputs), results, **attributes
+def runtime_of_split(dtype: str, axis: int, count: int, opset: int) -> Any:
+    """ONNX Runtime with a Split of `x` into `count` pieces, whose sizes are an input."""
+    return runtime_of("Split", opset, dtype, count, has_sizes=True, axis=axis)
+
+
+def runtime_of_equal_split(count: int) -> Any:
+    """ONNX Runtime with a Split-18 of the floats `x` that has `num_outputs` instead of sizes."""
+    return runtime_of("Split", 18, "float32", count, has_sizes=False, num_outputs=count)
+
+
+def runtime_of_sequence(dtype: str, axis: int, has_sizes: bool) -> Any:
+    """ONNX Runtime with a SplitToSequence-11 of `x`; without sizes, it drops the axis."""
+    return runtime_of(
+        "SplitToSequence", 11, dtype, 1, has_sizes, axis=axis, keepdims=int(has_sizes)
     )
-    return session(model([cut], inputs, opsets={"": opset}, outputs=results))
+
+
+@cache
+def runtime_of(
+    operator: str, opset: int, dtype: str, count: int, has_sizes: bool, **attributes: int
+) -> Any:
+    """ONNX Runtime with a model of one node that has `count` outputs."""
+    inputs = [value("x", kind=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))]
+    if has_sizes:
+        inputs.append(value("sizes", kind=INT64))
+    outputs = " ".join(f"y{i}" for i in range(count))
+    cut = node(operator, " ".join(entry.name for entry in inputs), outputs, **attributes)
+    return session(model([cut], inputs, opsets={"": opset}, outputs=outputs))
 
 
 def outcome(call: Any) -> Any:
@@ -173,10 +188,10 @@ def test_split_agrees_with_onnx_runtime_on_pieces_and_refusals(
 ) -> None:
     shape, axis, sizes = case
     x, sizes = random_bits(shape, dtype), [*sizes[:-1], sizes[-1] + change]
-    session = runtime_session("Split", opset, dtype, axis, len(sizes), 1)
+    runtime = runtime_of_split(dtype, axis, len(sizes), opset)
     feeds = {"x": x, "sizes": np.array(sizes, np.int64)}
     pieces = outcome(lambda: split(x, sizes, axis=axis, opset=opset))
-    expected_pieces = outcome(lambda: session.run(None, feeds))
+    expected_pieces = outcome(lambda: runtime.run(None, feeds))
     assert (pieces is None) == (expected_pieces is None)
     assert_same(pieces or [], expected_pieces or [])
 
@@ -194,20 +209,20 @@ def test_split_to_sequence_gives_the_pieces_of_onnx_runtime(
     shape, axis, sizes = case
     x = random_bits(shape, dtype)
     lengths = {"chunk": np.array(chunk), "sizes": np.array(sizes), "ones": None}[kind]
-    keepdims = int(kind != "ones")
-    session = runtime_session("SplitToSequence", 11, dtype, axis, 1, keepdims)
+    runtime = runtime_of_sequence(dtype, axis, has_sizes=lengths is not None)
     feeds = {"x": x} if lengths is None else {"x": x, "sizes": lengths}
-    (expected_pieces,) = session.run(None, feeds)
+    (expected_pieces,) = runtime.run(None, feeds)
+    keepdims = int(lengths is not None)
     assert_same(split_to_sequence(x, lengths, axis=axis, keepdims=keepdims), expected_pieces)
 
 
 @pytest.mark.parametrize("count", range(1, 10))
 def test_num_outputs_is_accepted_exactly_if_onnx_runtime_accepts_it(count: int) -> None:
-    session = runtime_session("Split", 18, "float32", 0, count, 0)
+    runtime = runtime_of_equal_split(count)
     for size in range(10):
         x = np.arange(size, dtype=np.float32)
         pieces = outcome(lambda x=x: split(x, num_outputs=count))
-        expected_pieces = outcome(lambda x=x: session.run(None, {"x": x}))
+        expected_pieces = outcome(lambda x=x: runtime.run(None, {"x": x}))
         assert (pieces is None) == (expected_pieces is None), size
         if pieces is not None:
             assert_same(pieces, expected_pieces)

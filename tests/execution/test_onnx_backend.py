@@ -76,6 +76,7 @@ def _load(path: Path, declaration: onnx.ValueInfoProto) -> Any:
 
 @pytest.fixture(scope="module")
 def cases(kept_files: Path) -> dict[str, TestCase]:
+    """ONNX's own test cases, by name."""
     on_disk = [case for kind in ON_DISK for case in load_model_tests(kind=kind)]
     return {case.name: case for case in [*node_cases(kept_files), *on_disk]}
 

@@ -105,7 +105,7 @@ def test_packed_outputs_with_memory_of_their_own_are_filled_without_views(
 
 def resized() -> Any:
     out = torch.zeros(4, 2)
-    out.untyped_storage().resize_(4)
+    out.untyped_storage().resize_(4)  # bytes, of 32
     return out
 
 
@@ -143,19 +143,33 @@ def test_outputs_that_overlap_outside_of_torch_are_refused() -> None:
 
 def test_an_input_with_too_little_memory_is_refused() -> None:
     source, outs = torch.zeros(4, 6), outputs()
-    source.untyped_storage().resize_(40)
+    source.untyped_storage().resize_(40)  # bytes, of 96
     with pytest.raises(dml.InvalidArgumentError, match="too little memory"):
         dml.split(source, (2, 4), 1, out=outs)
 
 
-def test_outputs_in_one_memory_or_with_strides_are_written(views: list[object]) -> None:
+def columns_of_one_tensor() -> list[Any]:
     store = torch.zeros(4, 9)
-    dml.split(MATRIX, (2, 4), 1, out=[store[:, 1:3], store[:, 4:8]])
-    assert torch.equal(store[:, [1, 2, 4, 5, 6, 7]], MATRIX)
-    halves = torch.zeros(24).split([8, 16])
-    outs = [halves[0].view(4, 2), halves[1].view(4, 4)]
-    assert torch.equal(torch.cat(dml.split(MATRIX, (2, 4), 1, out=outs), 1), MATRIX)
-    complex_outs = [torch.zeros(4, 3, dtype=torch.complex64) for _ in range(2)]
-    dml.split(MATRIX.to(torch.complex64), 2, 1, out=complex_outs)
-    assert torch.equal(torch.cat(complex_outs, 1), MATRIX.to(torch.complex64))
-    assert len(views) == 3
+    return [store[:, 1:3], store[:, 4:8]]
+
+
+def parts_of_one_tensor() -> list[Any]:
+    first, second = torch.zeros(24).split([8, 16])
+    return [first.view(4, 2), second.view(4, 4)]
+
+
+@pytest.mark.parametrize("make", [columns_of_one_tensor, parts_of_one_tensor])
+def test_outputs_in_one_memory_or_with_strides_are_filled_by_views(
+    make: Make, views: list[object]
+) -> None:
+    pieces = dml.split(MATRIX, (2, 4), 1, out=make())
+    assert torch.equal(torch.cat(pieces, 1), MATRIX)
+    assert len(views) == 1
+
+
+def test_complex_outputs_are_filled_by_views(views: list[object]) -> None:
+    source = MATRIX.to(torch.complex64)
+    outs = [torch.zeros(4, 3, dtype=torch.complex64) for _ in range(2)]
+    dml.split(source, 2, 1, out=outs)
+    assert torch.equal(torch.cat(outs, 1), source)
+    assert len(views) == 1

@@ -12,6 +12,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:`torch.jit:Dep
 
 @pytest.fixture
 def torch() -> Any:
+    """PyTorch with a CUDA device; a test that takes it is skipped without one."""
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     if not torch.cuda.is_available():
         pytest.skip("PyTorch sees no CUDA device")

@@ -16,8 +16,14 @@ HEADER = "{'descr': '<f4', 'fortran_order': False, 'shape': (6, 2)}\n"
 
 
 def npy(header: str, version: bytes = b"\x01\x00", length_bytes: int = 2) -> bytes:
+    """The start of a file with this header."""
     text = header.encode()
     return b"\x93NUMPY" + version + len(text).to_bytes(length_bytes, "little") + text
+
+
+def changed(old: str, new: str) -> bytes:
+    """The start of a file with `HEADER`, but with `new` instead of `old`."""
+    return npy(HEADER.replace(old, new))
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -85,10 +91,6 @@ def test_headers_of_python_2_are_read_without_a_warning() -> None:
         warnings.simplefilter("error")
         header = read_npy_header(io.BytesIO(changed("6, 2", "6L, 2L")))
     assert header.shape == (6, 2)
-
-
-def changed(old: str, new: str) -> bytes:
-    return npy(HEADER.replace(old, new))
 
 
 DAMAGED, TOO_LARGE = "is a damaged .npy file: ", "is too large for any array: its header declares "

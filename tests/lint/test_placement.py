@@ -10,42 +10,22 @@ from onnx import TensorProto
 from dmlsplit.directml.levels import NEWEST
 from dmlsplit.lint.check import assess
 from dmlsplit.lint.target import resolve_target
-from dmlsplit.lint.verdict import Outcome, Verdict
+from dmlsplit.lint.verdict import Outcome
 from dmlsplit.models.discovery import scan_file
-from tests.support.models import constant, model, one_split
+from tests.support.assessments import verdict_of
+from tests.support.models import constant, halves, model, one_split, sequence
 
 NOT_LOADED, CPU, RUNS = Outcome.NOT_LOADED, Outcome.ON_CPU, Outcome.RUNS
 FAILS, REFUSED, UNKNOWN = Outcome.FAILS, Outcome.REFUSED, Outcome.UNKNOWN
 
 
-def halves(opset: int, ir: int, kind: str = "float", shape: str = "1,8") -> onnx.ModelProto:
-    cut = "Split <axis = 1, num_outputs = 2> (x)" if opset >= 18 else "Split <axis = 1> (x)"
-    ends = f"({kind}[{shape}] x) => ({kind}[] a, {kind}[] b)"
-    header = f'<ir_version: {ir}, opset_import: ["" : {opset}]>'
-    return onnx.parser.parse_model(f"{header} net {ends} {{ a, b = {cut} }}")
-
-
-def sequence(kind: str, split: str = "2", keepdims: int = 1, shape: str = "8") -> onnx.ModelProto:
-    header = '<ir_version: 7, opset_import: ["" : 11]>'
-    ends = f"({kind}[{shape}] x) => (seq({kind}[]) y)"
-    size = f"s = Constant <value = int64 {{{split}}}> ()"
-    cut = f"y = SplitToSequence <axis = 0, keepdims = {keepdims}> (x, s)"
-    return onnx.parser.parse_model(f"{header} net {ends} {{ {size} {cut} }}")
-
-
 def of_shape(type_number: str = "") -> onnx.ModelProto:
+    """A split of the shape of a value, after a Cast if the number of a type is given."""
     header = '<ir_version: 8, opset_import: ["" : 15]>'
     cast = f"t = Cast <to = {type_number}> (s)" if type_number else "t = Identity (s)"
     kind = "float16" if type_number else "int64"
     body = f"{{ s = Shape (x) {cast} a, b = Split <axis = 0> (t) }}"
     return onnx.parser.parse_model(f"{header} net (float[n,m] x) => ({kind}[] a) {body}")
-
-
-def verdict_of(content: onnx.ModelProto, folder: Path, **target_options: str) -> Verdict:
-    path = folder / "model.onnx"
-    onnx.save(content, path)
-    (verdict,) = assess(scan_file(str(path)), resolve_target(**target_options)).verdicts
-    return verdict
 
 
 SIX, NINE = ("1,8" + ",1" * count for count in (4, 7))  # dimensions

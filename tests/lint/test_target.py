@@ -101,9 +101,11 @@ def test_a_package_brings_its_own_provider() -> None:
 
 
 def test_windows_ml_of_a_build_between_two_rows_is_that_of_the_first() -> None:
-    runtime = resolve_target(winml="19045").runtime
-    assert runtime is not None
-    assert runtime.opset.value == 9
+    between, first = (resolve_target(winml=build).runtime for build in ("19045", "19041"))
+    assert between is not None
+    assert first is not None
+    assert (between.opset, between.ir) == (first.opset, first.ir)
+    assert between.opset.value == 9  # as Microsoft's page says of 19041
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,8 @@ def pieces(array: np.ndarray, split: Split) -> list[np.ndarray]:
     return np.split(array, parts if isinstance(parts, int) else np.cumsum(parts)[:-1], axis)
 
 
-def ramp(shape: tuple[int, ...]) -> np.ndarray:
+def small_numbers(shape: tuple[int, ...]) -> np.ndarray:
+    """Numbers below 100, which every type of the array API can hold."""
     return (np.arange(np.prod(shape), dtype="i4") % 100).reshape(shape)
 
 
@@ -46,8 +47,10 @@ def ramp(shape: tuple[int, ...]) -> np.ndarray:
 @each(split=PUBLISHED)
 def test_published_splits_are_computed(library: str, split: Split) -> None:
     shape, parts, axis = split
-    array = pytest.importorskip(library).asarray(ramp(shape))
-    for piece, right in zip(dml.split(array, parts, axis), pieces(ramp(shape), split), strict=True):
+    array = pytest.importorskip(library).asarray(small_numbers(shape))
+    for piece, right in zip(
+        dml.split(array, parts, axis), pieces(small_numbers(shape), split), strict=True
+    ):
         assert (type(piece), piece.dtype, piece.shape) == (type(array), right.dtype, right.shape)
         assert piece.tobytes() == right.tobytes()
 
@@ -59,8 +62,8 @@ def test_pieces_of_strict_array_api_arrays_equal_those_of_numpy(split: Split) ->
     info = xp.__array_namespace_info__()
     for device in info.devices():
         for dtype in info.dtypes(device=device).values():
-            array = xp.astype(xp.asarray(ramp(shape), device=device), dtype)
-            rights = pieces(ramp(shape), split)
+            array = xp.astype(xp.asarray(small_numbers(shape), device=device), dtype)
+            rights = pieces(small_numbers(shape), split)
             for piece, right in zip(dml.split(array, parts, axis), rights, strict=True):
                 assert (type(piece), piece.dtype, piece.device) == (type(array), dtype, device)
                 assert piece.shape == right.shape

@@ -30,6 +30,7 @@ Sample = tuple[Any, Split, int]
 
 @pytest.fixture(scope="module")
 def ops() -> Iterator[dict[str, Any]]:
+    """Torch's own records of its operators, with samples, by name and variant."""
     # Imported here, because it takes seconds.
     from torch.testing._internal import common_utils
     from torch.testing._internal.common_methods_invocations import op_db

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -23,12 +24,23 @@ TILE_THAT_FILLS_SHARED_MEMORY = Case((1, 62 * 511 + 20), (511,) * 62 + (1,) * 20
 # Its last chunk exists only because the first vector of an output begins before it.
 CHUNK_FOR_A_LEAD = 117
 
-# The numbers that always run; with --slow, how many numbers are one test, and how many run for each
-# of --adversary.
-NUMBERS = {
-    "test_a_plan_copies_every_byte_once": ([range(30), [FAR_ROWS], [CHUNK_FOR_A_LEAD]], 100, 10),
-    "test_machine_code_stores_every_byte_once": ([[0], [1], [2], [ROWS_TO_4_GIB]], 1, 1),
-    "test_kernels_on_the_cpu_copy_every_byte_once": ([range(20)], 100, 2),
+
+class Sweep(NamedTuple):
+    """Which numbers a test runs, and how many of them run as one test."""
+
+    always: list[Sequence[int]]  # each entry as one test, without --slow too
+    chunk: int  # with --slow, this many numbers run as one test
+    factor: int  # with --slow, numbers up to this many times --adversary run
+
+
+SWEEPS = {
+    "test_a_plan_copies_every_byte_once": Sweep(
+        [range(30), [FAR_ROWS], [CHUNK_FOR_A_LEAD]], chunk=100, factor=10
+    ),
+    "test_machine_code_stores_every_byte_once": Sweep(
+        [[0], [1], [2], [ROWS_TO_4_GIB]], chunk=1, factor=1
+    ),
+    "test_kernels_on_the_cpu_copy_every_byte_once": Sweep([range(20)], chunk=100, factor=2),
 }
 
 needs_nvrtc = pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
@@ -38,15 +50,16 @@ needs_gcc = pytest.mark.skipif(bool(harness.missing()), reason=str(harness.missi
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Give a test its numbers, and with --slow as many more as --adversary asks for."""
     if "numbers" in metafunc.fixturenames:
-        always, step, times = NUMBERS[metafunc.function.__name__]
-        most = metafunc.config.getoption("--adversary") * times
-        number_ranges = (range(first, min(first + step, most)) for first in range(0, most, step))
-        sweep = [
-            pytest.param(number_range, marks=pytest.mark.slow, id=f"from {number_range[0]}")
-            for number_range in number_ranges
+        sweep = SWEEPS[metafunc.function.__name__]
+        end = metafunc.config.getoption("--adversary") * sweep.factor
+        chunks = (
+            range(first, min(first + sweep.chunk, end)) for first in range(0, end, sweep.chunk)
+        )
+        slow = [
+            pytest.param(chunk, marks=pytest.mark.slow, id=f"from {chunk[0]}") for chunk in chunks
         ]
-        parts = [pytest.param(number_range, id=str(number_range[0])) for number_range in always]
-        metafunc.parametrize("numbers", parts + sweep)
+        always = [pytest.param(numbers, id=str(numbers[0])) for numbers in sweep.always]
+        metafunc.parametrize("numbers", always + slow)
 
 
 def test_a_plan_copies_every_byte_once(numbers: Sequence[int]) -> None:

@@ -34,6 +34,7 @@ MIN_STEADY, MIN_PREDICTED = 0.91, 0.91
 
 @pytest.fixture(scope="module")
 def compilers() -> None:
+    """Skips a test where a compiler that it needs is not installed."""
     lacking = harness.missing() or nvrtc.missing()
     if lacking:
         pytest.skip(lacking)
@@ -41,6 +42,7 @@ def compilers() -> None:
 
 @pytest.fixture(scope="module")
 def figures(builds: Path, compilers: None) -> dict[int, model.Figures]:
+    """The figures of all workloads, by number."""
     model_rows = model.rows(WORKLOADS, builds)
     return {row.number: row for row in model_rows}
 

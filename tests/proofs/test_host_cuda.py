@@ -222,6 +222,7 @@ def memory(data: np.ndarray) -> list[harness.Buffer]:
 
 @pytest.fixture
 def data() -> np.ndarray:
+    """The bytes of the input: random ones."""
     return np.random.default_rng(3).integers(0, 256, ROWS * 64, np.uint8)
 
 

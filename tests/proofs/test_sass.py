@@ -60,6 +60,7 @@ def code_of(launch: KernelLaunch, builds: Path) -> sass.Code:
 
 @pytest.fixture(scope="module", autouse=True)
 def _disassembled(request: pytest.FixtureRequest, builds: Path) -> None:
+    """The code of all chosen cases is disassembled at once, because that is faster."""
     case_names = kernel_cases.chosen(
         request, test_code_has_no_spill_or_call_and_the_planned_bytes_in_flight
     )

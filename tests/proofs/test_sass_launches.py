@@ -45,6 +45,7 @@ def disassemble(splits: Iterable[Case], builds: Path) -> None:
 
 @pytest.fixture(scope="module")
 def whole(request: pytest.FixtureRequest, builds: Path) -> Path:
+    """The folder of the builds, once it has the code of all chosen cases of `WHOLE`."""
     names = chosen(request, test_launches_store_every_byte_once)
     disassemble((WHOLE[name] for name in names), builds)
     return builds

@@ -125,6 +125,7 @@ def inputs() -> tuple[Numbers, Numbers]:
 
 @pytest.fixture(scope="module")
 def values(inputs: tuple[Numbers, Numbers], builds: Path) -> Numbers:
+    """What the interpreter computes: a row for each of `VALUES`, a column for each pair."""
     out = np.zeros((len(VALUES), THREADS), np.uint64)
     kernels.run(EXPRESSIONS, [*inputs, out], builds, block=THREADS)
     return out

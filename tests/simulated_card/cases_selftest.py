@@ -233,6 +233,7 @@ def test_the_self_test_detects_each_wrong_assumption(
 
 @pytest.fixture
 def small_speeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Speeds are measured with 1 MiB, because the simulated card is slow."""
     monkeypatch.setattr(speed, "MAX_BYTES", 1 << 20)
 
 

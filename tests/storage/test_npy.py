@@ -38,7 +38,7 @@ def test_pieces_are_those_of_numpy_whatever_the_block(
     assert_same(pieces, np.split(array, np.cumsum(sizes)[:-1], axis))
     assert [path.name for path in result.paths] == [f"a_{i}.npy" for i in range(len(sizes))]
     assert steps[-1] == (array.nbytes, array.nbytes)
-    assert max(np.diff([0, *(result for result, _ in steps)])) <= max(block, array.itemsize)
+    assert max(np.diff([0, *(bytes_done for bytes_done, _ in steps)])) <= max(block, array.itemsize)
     assert sorted(p.name for p in out.iterdir()) == [p.name for p in result.paths]
 
 
@@ -223,8 +223,10 @@ def test_more_pieces_than_the_soft_limit_of_open_files_are_written(
 def test_a_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:
     """test_npy_header.py has damaged headers."""
     header = npy_header((6, 2), False, np.dtype("f4"))
-    (tmp_path / "a.npy").write_bytes(header + bytes(47))
-    with pytest.raises(dml.InvalidArgumentError, match=r"a\.npy: has 175 bytes; its header says"):
+    cut_off = header + bytes(6 * 2 * 4 - 1)
+    (tmp_path / "a.npy").write_bytes(cut_off)
+    message = rf"a\.npy: has {len(cut_off)} bytes; its header says"
+    with pytest.raises(dml.InvalidArgumentError, match=message):
         split_file(tmp_path / "a.npy", 2, 0, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

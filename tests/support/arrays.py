@@ -6,6 +6,11 @@ from typing import Any
 import numpy as np
 
 
+def ramp(*shape: int) -> np.ndarray:
+    """The floats 1, 2, 3 and so on, so that each element differs from its neighbours and from 0."""
+    return np.arange(1, np.prod(shape) + 1, dtype=np.float32).reshape(shape)
+
+
 def random_bits(shape: tuple[int, ...], dtype: Any, seed: int = 0) -> np.ndarray:
     """An array of random bytes: NaN payloads and denormals included."""
     kind = np.dtype(dtype)

@@ -11,11 +11,19 @@ import dmlsplit as dml
 from dmlsplit.frontends import Invalid, Known, Unknown
 from dmlsplit.lint.check import assess
 from dmlsplit.lint.target import resolve_target
-from dmlsplit.lint.verdict import Assessment
+from dmlsplit.lint.verdict import Assessment, Verdict
 from dmlsplit.models.discovery import scan_file
 from dmlsplit.models.site import Cause
 from tests.support.models import every_verdict
 from tests.support.sites import split_site
+
+
+def verdict_of(content: onnx.ModelProto, folder: Path, **target_options: str) -> Verdict:
+    """The verdict of a target on the only split of a model, which is saved in a folder."""
+    path = folder / "model.onnx"
+    onnx.save(content, path)
+    (verdict,) = assess(scan_file(str(path)), resolve_target(**target_options)).verdicts
+    return verdict
 
 
 @cache

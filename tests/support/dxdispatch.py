@@ -30,7 +30,8 @@ def values(kind: Any, initial: Any, **more: Any) -> dict[str, Any]:
     return {"initialValuesDataType": kind, "initialValues": initial, **more}
 
 
-def ramp(count: int, start: float, delta: float) -> dict[str, Any]:
+def counting(count: int, start: float, delta: float) -> dict[str, Any]:
+    """Initial values that DxDispatch computes: start, start + delta and so on."""
     return {"valueCount": count, "valueStart": start, "valueDelta": delta}
 
 

@@ -45,6 +45,23 @@ def one_split(
     return model(split_nodes("cut", "x", sizes, axis), {"x": (kind, shape)}, outputs, opset)
 
 
+def halves(opset: int, ir: int, kind: str = "float", shape: str = "1,8") -> onnx.ModelProto:
+    """A Split of x into halves, in the form of an opset."""
+    cut = "Split <axis = 1, num_outputs = 2> (x)" if opset >= 18 else "Split <axis = 1> (x)"
+    ends = f"({kind}[{shape}] x) => ({kind}[] a, {kind}[] b)"
+    header = f'<ir_version: {ir}, opset_import: ["" : {opset}]>'
+    return onnx.parser.parse_model(f"{header} net {ends} {{ a, b = {cut} }}")
+
+
+def sequence(kind: str, split: str = "2", keepdims: int = 1, shape: str = "8") -> onnx.ModelProto:
+    """A SplitToSequence of x into chunks of so many, or into these sizes."""
+    header = '<ir_version: 7, opset_import: ["" : 11]>'
+    ends = f"({kind}[{shape}] x) => (seq({kind}[]) y)"
+    size = f"s = Constant <value = int64 {{{split}}}> ()"
+    cut = f"y = SplitToSequence <axis = 0, keepdims = {keepdims}> (x, s)"
+    return onnx.parser.parse_model(f"{header} net {ends} {{ {size} {cut} }}")
+
+
 def split_with_sizes_as_an_attribute(
     opset: int, axis: int, shape: Sequence[int]
 ) -> onnx.ModelProto:

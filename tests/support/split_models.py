@@ -68,7 +68,7 @@ class _Builder:
         return name
 
     def computed(self, name: str, numbers: Any, *other_values: Any) -> str:
-        """Integers as above, or what a node computes from them."""
+        """A `constant`, or what a node computes from one."""
         source = self.constant(name, numbers, *other_values)
         operator = self.draw.choice(["", "", "Identity", "Abs"])
         return self.add(operator, source, f"{name}_computed") if operator else source

@@ -1,4 +1,8 @@
-"""The CPU engine: copies in C where the library was built, else NumPy assignments."""
+"""The CPU engine: copies in C where the library was built, else NumPy assignments.
+
+engine.py chooses. native.py calls copy.c, which build.py compiles, with the tasks of plan.py on as
+many threads as threads.py allows; assignments.py has the engine of NumPy.
+"""
 
 from typing import NoReturn
 

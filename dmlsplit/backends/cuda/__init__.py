@@ -1,5 +1,9 @@
 """The CUDA engine: planned kernels, compiled from cuda/, launched through CuPy.
 
+engine.py carries out the launches of `planner/` with the kernels of raw_kernels.py. gpus.py has the
+figures of known GPUs, nvml.py and libcuda.py have those of this machine, and installation.py says
+what is wrong with its CUDA, and the fix.
+
 ==============  ================================================================================
 plan            the launches of a geometry
 program         a compiled geometry, with one variant for each alignment of addresses

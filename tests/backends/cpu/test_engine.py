@@ -1,6 +1,5 @@
 """Both engines write the bytes of the definition, and nothing else, whatever the memory."""
 
-import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -81,14 +80,18 @@ def copy_and_compare(
         assert {*out[:skew], *out[-64:]} == {7}
 
 
+def kernel_of(copy_plan: plan.Plan) -> int:
+    """The kernel of the only group: the last of its six words, after four words of the plan."""
+    return copy_plan.words[4 + 6 - 1]
+
+
 def copy_rows_and_compare(
     sizes: tuple[int, ...], element_bytes: int, rows: int, library: native.Library, has_kernel: bool
 ) -> None:
     """Copy random rows to odd addresses, and look at each byte."""
     geometry = packed_split((rows, sum(sizes)), axis=1, sizes=sizes, element_bytes=element_bytes)
     if has_kernel:
-        copy_plan = plan.plan_of(geometry, library.kind, False)
-        assert copy_plan.words[9] >= 0  # the kernel of its only group
+        assert kernel_of(plan.plan_of(geometry, library.kind, False)) >= 0
     program = native.program_of(geometry, library)
     byte_sizes = tuple(element_bytes * size for size in sizes)
     copy_and_compare(program, (rows, sum(byte_sizes)), byte_sizes, skew=1)
@@ -109,7 +112,7 @@ def test_long_runs_are_copied_in_the_order_of_the_input(
         sizes = run + skew, run, run + 4 * skew + 1
         geometry = packed_split((23, sum(sizes)), axis=1, sizes=sizes)
         program = native.program_of(geometry, library._replace(kind=kind))
-        assert program.plan.words[9] == plan.ROWS  # the kernel of its only group
+        assert kernel_of(program.plan) == plan.ROWS
         copy_and_compare(program, (23, sum(sizes)), sizes, skew)
 
 
@@ -221,7 +224,7 @@ def test_an_interrupt_is_raised_between_parts(
     assert not out[1 << 11 :].any()
 
 
-# In processes of their own, without the threads of other libraries.
+# What each program below begins with: a split of 4 MiB, which is worth several threads.
 START = """
 import os, resource, signal, sys, threading, time, numpy as np
 from pathlib import Path
@@ -230,37 +233,88 @@ from tests.support.descriptors import packed_split
 library = native.load(Path(sys.argv[1]))
 array = np.arange(1 << 22, dtype="u1").reshape(512, -1)
 program = native.program_of(packed_split(array.shape, 1, (1 << 12,) * 2), library)
-def splits():
+def is_split():
     outs = np.zeros((2, 512, 1 << 12), "u1")
     program.copy(array.ctypes.data, [out.ctypes.data for out in outs])
     return (outs[0] == array[:, :1 << 12]).all() and (outs[1] == array[:, 1 << 12:]).all()
-def count():
+def is_split_by(threads):
+    os.environ["DMLSPLIT_NUM_THREADS"] = str(threads)
+    return is_split()
+def thread_count():
     return len(os.listdir("/proc/self/task"))
+before = thread_count()
 """
-FORKS = """
-def forked():
+
+
+def run_alone(program: str, library: native.Library) -> None:
+    """Run a program after `START` in a new process, without the threads of other libraries."""
+    process = ran(sys.executable, "-W", "ignore", "-c", START + program, library.path)
+    assert (process.stdout, process.stderr, process.returncode) == ("", "", 0)
+
+
+has_fork_and_proc = pytest.mark.skipif(
+    sys.platform != "linux", reason="forks, and counts threads in /proc"
+)
+FORK = """
+def fork_and_split():
     child = os.fork()
     if child == 0:
-        signal.alarm(60)  # it hangs
-        os._exit(not (splits() and splits()))
+        signal.alarm(60)  # ends a child that hangs
+        os._exit(not (is_split() and is_split()))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-for _ in range(5):
-    assert splits()
-    forked()
-is_over = []
-def always():
-    while not is_over: assert splits()
-others = [threading.Thread(target=always) for _ in range(2)]
-for other in others: other.start()
-for _ in range(20): forked()
-is_over.append(1)
-for other in others: other.join()
-print("done")
 """
-LIMITS = """
-os.environ["DMLSPLIT_NUM_THREADS"] = "1"
-before = count()
-assert splits() and count() == before
+
+
+@has_fork_and_proc
+def test_a_forked_child_starts_helper_threads_of_its_own(library: native.Library) -> None:
+    program = """
+for _ in range(5):
+    assert is_split()
+    fork_and_split()
+"""
+    run_alone(FORK + program, library)
+
+
+@has_fork_and_proc
+def test_a_child_that_is_forked_during_splits_can_split(library: native.Library) -> None:
+    program = """
+is_over = threading.Event()
+def split_until_over():
+    while not is_over.is_set():
+        assert is_split()
+others = [threading.Thread(target=split_until_over) for _ in range(2)]
+for other in others:
+    other.start()
+for _ in range(20):
+    fork_and_split()
+is_over.set()
+for other in others:
+    other.join()
+"""
+    run_alone(FORK + program, library)
+
+
+@has_fork_and_proc
+def test_a_split_by_one_thread_starts_no_helper(library: native.Library) -> None:
+    run_alone("assert is_split_by(1) and thread_count() == before", library)
+
+
+@has_fork_and_proc
+def test_a_split_into_few_tasks_starts_fewer_helpers_than_it_has_tasks(
+    library: native.Library,
+) -> None:
+    program = """
+assert is_split_by(1024)
+assert thread_count() < before + program.plan.tasks < before + 1024
+"""
+    run_alone(program, library)
+
+
+@has_fork_and_proc
+def test_a_split_is_copied_by_its_caller_while_memory_for_helpers_is_lacking(
+    library: native.Library,
+) -> None:
+    program = """
 os.environ["DMLSPLIT_NUM_THREADS"] = "4"
 outs = np.zeros((2, 512, 1 << 12), "u1")
 size = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
@@ -268,46 +322,40 @@ limit = resource.getrlimit(resource.RLIMIT_AS)
 resource.setrlimit(resource.RLIMIT_AS, (size + (256 << 10), limit[1]))  # no room for a stack
 program.copy(array.ctypes.data, [out.ctypes.data for out in outs])
 resource.setrlimit(resource.RLIMIT_AS, limit)
-assert (outs[1] == array[:, 1 << 12:]).all() and count() == before
-assert splits() and count() == before + 3
-os.environ["DMLSPLIT_NUM_THREADS"] = "2"
-assert splits() and count() == before + 3
+assert (outs[1] == array[:, 1 << 12:]).all() and thread_count() == before
+assert is_split() and thread_count() == before + 3  # the caller is the fourth
+"""
+    run_alone(program, library)
+
+
+@has_fork_and_proc
+def test_helpers_stay_for_a_later_split_and_sleep_until_then(library: native.Library) -> None:
+    program = """
+assert is_split_by(4) and thread_count() == before + 3
+assert is_split_by(2) and thread_count() == before + 3
 begun = time.process_time()
 time.sleep(0.5)
-assert time.process_time() - begun < 0.25  # helpers sleep
-print("done")
+assert time.process_time() - begun < 0.25  # a helper that spins takes 0.5 s
 """
+    run_alone(program, library)
 
-WAKES = """
-def switches():  # of each helper, which then waits again
+
+@has_fork_and_proc
+def test_a_split_wakes_no_more_helpers_than_it_may_use(library: native.Library) -> None:
+    program = """
+def voluntary_switches():  # of each helper: one each time it begins to wait
     tasks = set(Path("/proc/self/task").iterdir()) - {Path(f"/proc/self/task/{os.getpid()}")}
     texts = {task: (task / "status").read_text() for task in tasks}
     return {task: text.split("\\nvoluntary_")[1].split()[1] for task, text in texts.items()}
-before = count()
-os.environ["DMLSPLIT_NUM_THREADS"] = "1024"
-assert splits() and count() < before + program.plan.tasks < before + 100
-time.sleep(0.5)
-os.environ["DMLSPLIT_NUM_THREADS"] = "2"
-asleep = switches()
-assert splits()
-time.sleep(0.1)
-woken = set(switches().items()) - set(asleep.items())
+assert is_split_by(1024)
+time.sleep(0.5)  # until all helpers wait
+before_split = voluntary_switches()
+assert is_split_by(2)
+time.sleep(0.1)  # until they wait again
+woken = set(voluntary_switches().items()) - set(before_split.items())
 assert len(woken) <= 1, woken
-print("done")
 """
-
-
-posix = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-
-
-@posix
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize("program", [FORKS, LIMITS, WAKES], ids=["forks", "limits", "wakes"])
-def test_helper_threads_restart_in_a_forked_child_and_no_more_are_started_or_woken_than_needed(
-    program: str, library: native.Library
-) -> None:
-    process = ran(sys.executable, "-W", "ignore", "-c", START + program, library.path)
-    assert (process.stdout, process.stderr, process.returncode) == ("done\n", "", 0)
+    run_alone(program, library)
 
 
 @pytest.mark.parametrize("value", ["2", "no"])

@@ -18,6 +18,7 @@ class CudaError(RuntimeError):
 
 @pytest.fixture
 def afresh() -> Any:
+    """CuPy is looked for again, in this test and in the next."""
     driver.load.cache_clear()
     yield
     driver.load.cache_clear()

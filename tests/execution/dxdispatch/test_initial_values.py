@@ -11,7 +11,16 @@ import pytest
 from dmlsplit import InvalidArgumentError
 from dmlsplit.files.npy_header import npy_header
 from dmlsplit.frontends.dxdispatch import run
-from tests.support.dxdispatch import F32, Run, model, printed_values, ramp, values, writes, zeros
+from tests.support.dxdispatch import (
+    F32,
+    Run,
+    counting,
+    model,
+    printed_values,
+    values,
+    writes,
+    zeros,
+)
 
 Contents = Callable[[dict[str, Any]], np.ndarray]
 
@@ -26,8 +35,8 @@ Contents = Callable[[dict[str, Any]], np.ndarray]
         (values("DML_TENSOR_DATA_TYPE_INT8", [-128, 127]), "-128, 127"),
         (values("UINT64", [2**64 - 1]), str(2**64 - 1)),
         (zeros(3, "INT16"), "0, 0, 0"),
-        (values(F32, ramp(4, 1, 2.5)), "1, 3.5, 6, 8.5"),
-        (values("UINT8", ramp(4, 250, 3)), "250, 253, 0, 3"),
+        (values(F32, counting(4, 1, 2.5)), "1, 3.5, 6, 8.5"),
+        (values("UINT8", counting(4, 250, 3)), "250, 253, 0, 3"),
         (values(F32, [7], sizeInBytes=12, initialValuesOffsetInBytes=4), "0"),
     ],
 )
@@ -42,7 +51,7 @@ def test_float_sequences_add_up_in_their_own_precision(contents: Contents) -> No
     for _ in range(1000):
         expected.append(value)
         value = np.float32(value + np.float32(0.1))
-    resource_values = contents(values(F32, ramp(1000, 0, 0.1)))
+    resource_values = contents(values(F32, counting(1000, 0, 0.1)))
     assert resource_values.tobytes() == np.array(expected).tobytes()
 
 

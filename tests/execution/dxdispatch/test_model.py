@@ -9,10 +9,10 @@ import pytest
 from tests.support.dxdispatch import (
     A_INTO_B_C_D,
     F32,
+    counting,
     dispatch,
     model,
     prints,
-    ramp,
     split_desc,
     values,
     writes,
@@ -23,7 +23,7 @@ Rows = list[tuple[dict[str, Any], str]]
 RESOURCES: Rows = [
     ({"initialValuesDataType": F32}, "lacks 'initialValues'"),
     ({"initialValues": [1, 2]}, "needs an initialValuesDataType"),
-    (values("FLOAT16", ramp(3, 0, 1)), "counts in FLOAT16, which is not supported"),
+    (values("FLOAT16", counting(3, 0, 1)), "counts in FLOAT16, which is not supported"),
     (values(F32, []), "initialValues is empty"),
     (values("float32", [1]), "is 'float32'; it must be one of"),
     (values(1, [1]), "is 1; it must be a string"),

@@ -17,10 +17,10 @@ from tests.support.dxdispatch import (
     EXAMPLE,
     F32,
     Run,
+    counting,
     dispatch,
     model,
     prints,
-    ramp,
     split_desc,
     tensor,
     values,
@@ -36,7 +36,9 @@ def test_the_example_of_dxdispatch_prints_the_same_as_on_windows(ran: Run) -> No
 
 
 # Every published shape runs in tests/peers/test_array_splits.py.
-@pytest.mark.parametrize("values_of", [ramp, lambda count, *_: {"valueCount": count, "value": 1}])
+@pytest.mark.parametrize(
+    "values_of", [counting, lambda count, *_: {"valueCount": count, "value": 1}]
+)
 def test_a_resource_takes_the_memory_that_commands_use(
     values_of: Callable[..., dict[str, Any]], ran: Run, tmp_path: Path
 ) -> None:
@@ -54,7 +56,7 @@ def test_a_resource_takes_the_memory_that_commands_use(
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert line == f"Resource 'D': {'12, 13, 14' if values_of is ramp else '1, 1, 1'}"
+    assert line == f"Resource 'D': {'12, 13, 14' if values_of is counting else '1, 1, 1'}"
     assert peak < 1 << 20
     assert run(tmp_path / "model.json", "cpu").resources["A"].size == 14
 
@@ -66,7 +68,7 @@ def test_a_resource_that_does_not_fit_in_memory_is_named(ran: Run, monkeypatch: 
     monkeypatch.setattr("numpy.zeros", full)
     with pytest.raises(OutOfMemoryError, match="resource 'A': 24 bytes do not fit in memory"):
         ran(model())
-    behind = {**values(F32, ramp(6, 1, 1)), "initialValuesOffsetInBytes": 64, "sizeInBytes": 88}
+    behind = {**values(F32, counting(6, 1, 1)), "initialValuesOffsetInBytes": 64, "sizeInBytes": 88}
     with pytest.raises(OutOfMemoryError, match="resource 'A': 64 bytes do not fit in memory"):
         ran(model(resources={"A": behind}))
 
@@ -80,21 +82,29 @@ def test_operators_other_than_split_may_be_defined_but_not_dispatched(
     assert "dispatches 'join', a 'DML_OPERATOR_JOIN'; only DML_OPERATOR_SPLIT is" in message
 
 
-def test_an_input_owned_by_dml_keeps_its_values_at_initialization(ran: Run, refused: Any) -> None:
-    desc = split_desc(InputTensor=tensor([6], Flags="OWNED_BY_DML"))
-    owned = {"type": "SPLIT", "desc": desc, "bindings": {"InputTensor": "A"}}
+# A split whose input is bound when it is initialized, not when it is dispatched.
+OWNED = split_desc(InputTensor=tensor([6], Flags="OWNED_BY_DML"))
+OWNED_SPLIT = {"type": "SPLIT", "desc": OWNED, "bindings": {"InputTensor": "A"}}
+INTO_B_C_D = {"OutputTensors": ["B", "C", "D"]}
+
+
+def test_an_input_owned_by_dml_keeps_its_values_at_initialization(ran: Run) -> None:
     whole = {"Axis": 0, "InputTensor": tensor([6]), "OutputTensors": [tensor([6])]}
-    splits = {"cut": owned, "copy": {"type": "SPLIT", "desc": whole}}
-    outputs = {"OutputTensors": ["B", "C", "D"]}
+    splits = {"cut": OWNED_SPLIT, "copy": {"type": "SPLIT", "desc": whole}}
     overwrite = dispatch("copy", InputTensor="Z", OutputTensors=["A"])
-    commands = [overwrite, dispatch(**outputs), prints("B")]
+    commands = [overwrite, dispatch(**INTO_B_C_D), prints("B")]
     program = model(dispatchables=splits, commands=commands, resources={"Z": zeros(6)})
     assert ran(program) == ["Resource 'B': 1, 2"]
+
+
+def test_an_input_owned_by_dml_is_bound_at_initialization_only(
+    refused: Callable[[Any], str],
+) -> None:
     bound_twice = model(
-        dispatchables={"cut": owned}, commands=[dispatch(InputTensor="A", **outputs)]
+        dispatchables={"cut": OWNED_SPLIT}, commands=[dispatch(InputTensor="A", **INTO_B_C_D)]
     )
     assert "binds 'InputTensor'; it must bind OutputTensors" in refused(bound_twice)
-    unbound = model(dispatchables={"cut": {"type": "SPLIT", "desc": desc}})
+    unbound = model(dispatchables={"cut": {"type": "SPLIT", "desc": OWNED}})
     assert "dispatchables.cut.bindings lacks 'InputTensor'" in refused(unbound)
 
 
@@ -164,6 +174,7 @@ COMMANDS = [dispatch(**A_INTO_B_C_D), WRITE]
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
+    """A model that writes d.npy."""
     (tmp_path / "m.json").write_text(json.dumps(model(commands=COMMANDS)))
     return tmp_path / "m.json"
 

@@ -45,7 +45,7 @@ def loaded(content: onnx.ModelProto) -> Any:
     """A session, or None if ONNX Runtime does not load the model."""
     try:
         return session(content)
-    except Exception:  # as above
+    except Exception:  # errors of many types here too
         return None
 
 
@@ -72,8 +72,8 @@ def outcome(seed: int, folder: Path) -> Outcome:
 def differences(
     model: Model, before: Any, after: Any, rewriting: Rewriting, counts: Counter[str]
 ) -> Iterator[str]:
-    # At 5ce5712f, a replacement counts as right for every size.
-    least = max((getattr(split, "smallest_size", 0) or 0) for split in rewriting.replaced)
+    """The runs that differ; some splits and their replacements are equal from size 1 on only."""
+    least = max(split.smallest_size or 0 for split in rewriting.replaced)
     for run in runs(model):
         expected = outputs(before, run)
         if expected is None or (least and 0 in run.sizes):

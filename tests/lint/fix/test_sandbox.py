@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import textwrap
+import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -72,7 +73,8 @@ def test_a_comparison_that_ends_or_fills_its_process_or_does_not_end_is_an_error
 def test_not_every_split_of_a_hostile_model_ends_a_process(fresh: Patch) -> None:
     fresh.setattr(sandbox, "PROGRAM", "import os; os.abort()")
     pair = Pair(relu(), relu(), TensorProto.FLOAT, [[3]])
-    for _ in range(3):  # each takes three processes
+    # Each takes three processes: three of them leave one of the ten that may end.
+    for _ in range(3):
         assert compare_apart(pair).failed == [[3]]
     with pytest.raises(dml.UnsupportedError, match="10 comparisons of splits ended"):
         compare_apart(pair)
@@ -95,8 +97,6 @@ def test_the_process_ends_with_the_one_that_started_it() -> None:
 
 def _ends(pid: int) -> bool:
     """Whether a process ends within ten seconds; a zombie has."""
-    import time
-
     for _ in range(1000):
         try:
             state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

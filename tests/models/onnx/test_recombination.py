@@ -19,6 +19,15 @@ HALVES = node("Split", "x", "a b", name="cut", axis=1, num_outputs=2)
 GATE, PRODUCT = node("Sigmoid", "b", "g"), node("Mul", "a g", "y")
 
 
+def nodes_that_recombine(
+    scanned: Scanned, *nodes: Any, split: Any = HALVES, shape: Any = (1, 4, 5)
+) -> list[str]:
+    """The nodes that combine pieces of a split of x into a and b, halves unless it is given."""
+    inputs = [value("x", list(shape)), value("other", [1, 2, 5])]
+    (site,) = scanned(model([split, *nodes], inputs, initializers=(sizes("s", 2, 2),)))
+    return list(site.recombined_by)
+
+
 def test_only_an_activated_piece_beside_another_one_is_a_gate() -> None:
     gate, plain_piece = Piece(7, 1, True), Piece(7, 0)
     assert gated_splits([frozenset({gate}), frozenset({plain_piece})]) == {7}
@@ -45,15 +54,6 @@ def test_many_recombinations_of_one_split_are_recorded_without_quadratic_copies(
     assert copied_count <= 2 * 500
 
 
-def nodes_that_recombine(
-    scanned: Scanned, *nodes: Any, split: Any = HALVES, shape: Any = (1, 4, 5)
-) -> list[str]:
-    """The nodes that combine pieces of a split of x into a and b, halves unless it is given."""
-    inputs = [value("x", list(shape)), value("other", [1, 2, 5])]
-    (site,) = scanned(model([split, *nodes], inputs, initializers=(sizes("s", 2, 2),)))
-    return list(site.recombined_by)
-
-
 def test_the_product_of_a_glu_combines_pieces_of_one_split(scanned: Scanned) -> None:
     glu = [GATE, node("Mul", "a g", "y", name="gate")]
     assert nodes_that_recombine(scanned, *glu) == ["Mul 'gate' of main"]
@@ -63,69 +63,87 @@ def test_the_product_of_a_glu_combines_pieces_of_one_split(scanned: Scanned) -> 
     ]
 
 
-# Nodes between that keep the bytes, as --write-fixed writes them: from a to p, and from b to q.
-KEPT = [
-    ("Tanh", [node("Squeeze", "a", "p"), node("Squeeze", "b", "q")]),
-    ("Gelu", [node("Reshape", "a s", "p"), node("Flatten", "b", "q")]),
-    ("Sigmoid", [node("CastLike", "a other", "p"), node("Dropout", "b", "q")]),
-    (
-        "Sigmoid",
-        [node("Squeeze", "a", "p"), node("Squeeze", "b", "c"), node("Cast", "c", "q", to=10)],
-    ),
-]
-COMBINED = [
-    *([*between, node(gate, "q", "g"), node("Mul", "p g", "y")] for gate, between in KEPT),
-    [node("Unsqueeze", "a axis", "p"), node("Relu", "p", "g"), node("Mul", "g b", "y")],
-    # Gelu as exporters write it, in several nodes.
-    [node("Erf", "b", "e"), node("Mul", "e b", "f"), node("Mul", "f a", "y")],
-    [
-        node("Mul", "b other", "p"),
-        node("Sigmoid", "p", "g"),
-        node("Mul", "p g", "q"),
-        node("Mul", "a q", "y"),
-    ],
-]
-# What ONNX Runtime's optimizers make of element-wise nodes.
 MICROSOFT = "com.microsoft"
-COMBINED += [
-    [node(operator, "b", "g", domain=MICROSOFT), PRODUCT]
-    for operator in ("BiasGelu", "FastGelu", "Gelu", "QuickGelu")
-]
-ROPE = [
-    node("Mul", "a other", "p"),
-    node("Neg", "b", "q"),
-    node("Mul", "q other", "r"),
-    node("Add", "p r", "y"),
-]
-APART = [
-    # Forms without a report.
-    ROPE,
-    [node("Mul", "a b", "y")],
-    [GATE, node("Add", "a g", "y")],
-    [node("BiasAdd", "a other b", "y", domain=MICROSOFT)],
-    [node("SkipLayerNormalization", "a b other", "y", domain=MICROSOFT)],
-    [node("Mul", "a a", "y")],
-    [node("Sigmoid", "a", "g"), PRODUCT],
-    [node("Concat", "b a", "y", axis=1)],
-    [GATE, node("Softmax", "g", "p"), node("Mul", "a p", "y")],
-    [node("MatMul", "a b", "y")],
-    [node("Mul", "a other", "y")],
-    [GATE, node("Mul", "a g", "y", domain="own")],
-    [node("QuickGelu", "b", "g"), PRODUCT],  # ONNX has no such operator
-    [node("FusedMatMul", "a b", "y", domain=MICROSOFT)],
-    [GATE, node("Squeeze", "g", "p", domain="own"), node("Mul", "a p", "y")],
-    [GATE, node("Transpose", "g", "p"), node("Mul", "a p", "y")],
+# Each is a GLU: one half of the split times the activation of the other half.
+GLUS = {
+    # Between the split and the product are nodes that keep the bytes, as --write-fixed writes them.
+    "Squeeze": [
+        *(node("Squeeze", "a", "p"), node("Squeeze", "b", "q")),
+        *(node("Tanh", "q", "g"), node("Mul", "p g", "y")),
+    ],
+    "Reshape and Flatten": [
+        *(node("Reshape", "a s", "p"), node("Flatten", "b", "q")),
+        *(node("Gelu", "q", "g"), node("Mul", "p g", "y")),
+    ],
+    "CastLike and Dropout": [
+        *(node("CastLike", "a other", "p"), node("Dropout", "b", "q")),
+        *(node("Sigmoid", "q", "g"), node("Mul", "p g", "y")),
+    ],
+    "Squeeze and Cast": [
+        *(node("Squeeze", "a", "p"), node("Squeeze", "b", "c"), node("Cast", "c", "q", to=10)),
+        *(node("Sigmoid", "q", "g"), node("Mul", "p g", "y")),
+    ],
+    "Unsqueeze": [
+        *(node("Unsqueeze", "a axis", "p"), node("Relu", "p", "g"), node("Mul", "g b", "y")),
+    ],
+    # Gelu as exporters write it, in several nodes.
+    "Erf": [node("Erf", "b", "e"), node("Mul", "e b", "f"), node("Mul", "f a", "y")],
+    "Sigmoid of a multiple": [
+        *(node("Mul", "b other", "p"), node("Sigmoid", "p", "g")),
+        *(node("Mul", "p g", "q"), node("Mul", "a q", "y")),
+    ],
+    # What ONNX Runtime's optimizers make of element-wise nodes.
+    **{
+        operator: [node(operator, "b", "g", domain=MICROSOFT), PRODUCT]
+        for operator in ("BiasGelu", "FastGelu", "Gelu", "QuickGelu")
+    },
+}
+NO_GLUS = {
+    # Forms of which no report is known.
+    "rotary embedding": [
+        *(node("Mul", "a other", "p"), node("Neg", "b", "q"), node("Mul", "q other", "r")),
+        node("Add", "p r", "y"),
+    ],
+    "product without activation": [node("Mul", "a b", "y")],
+    "sum": [GATE, node("Add", "a g", "y")],
+    "BiasAdd": [node("BiasAdd", "a other b", "y", domain=MICROSOFT)],
+    "SkipLayerNormalization": [
+        node("SkipLayerNormalization", "a b other", "y", domain=MICROSOFT),
+    ],
+    # One piece alone.
+    "square": [node("Mul", "a a", "y")],
+    "activation of the same half": [node("Sigmoid", "a", "g"), PRODUCT],
+    "product with a constant": [node("Mul", "a other", "y")],
+    # Operators that are not element-wise, or that move elements.
+    "Concat": [node("Concat", "b a", "y", axis=1)],
+    "Softmax": [GATE, node("Softmax", "g", "p"), node("Mul", "a p", "y")],
+    "MatMul": [node("MatMul", "a b", "y")],
+    "FusedMatMul": [node("FusedMatMul", "a b", "y", domain=MICROSOFT)],
+    "Transpose": [GATE, node("Transpose", "g", "p"), node("Mul", "a p", "y")],
+    # Operators of which nothing is known.
+    "Mul of another domain": [GATE, node("Mul", "a g", "y", domain="own")],
+    "Squeeze of another domain": [
+        *(GATE, node("Squeeze", "g", "p", domain="own"), node("Mul", "a p", "y")),
+    ],
+    "QuickGelu without a domain": [node("QuickGelu", "b", "g"), PRODUCT],  # ONNX has none
     # The output derives from the first input only.
-    [GATE, node("CastLike", "other g", "p"), node("Mul", "a p", "y")],
-    [GATE, node("Reshape", "other g", "p"), node("Mul", "a p", "y")],
-]
+    "CastLike of another value": [GATE, node("CastLike", "other g", "p"), node("Mul", "a p", "y")],
+    "Reshape of another value": [GATE, node("Reshape", "other g", "p"), node("Mul", "a p", "y")],
+}
 
 
-@pytest.mark.parametrize(("nodes", "count"), [(n, 1) for n in COMBINED] + [(n, 0) for n in APART])
-def test_pieces_are_followed_only_through_operators_that_move_no_element(
-    scanned: Scanned, nodes: list[Any], count: int
+@pytest.mark.parametrize("nodes", GLUS.values(), ids=GLUS)
+def test_a_half_times_the_activation_of_the_other_half_is_a_recombination(
+    scanned: Scanned, nodes: list[Any]
 ) -> None:
-    assert len(nodes_that_recombine(scanned, *nodes)) == count
+    assert len(nodes_that_recombine(scanned, *nodes)) == 1
+
+
+@pytest.mark.parametrize("nodes", NO_GLUS.values(), ids=NO_GLUS)
+def test_halves_that_no_product_gates_are_not_recombined(
+    scanned: Scanned, nodes: list[Any]
+) -> None:
+    assert nodes_that_recombine(scanned, *nodes) == []
 
 
 def test_the_gates_of_an_lstm_are_no_glu(scanned: Scanned) -> None:

@@ -65,17 +65,29 @@ def test_a_node_that_breaks_its_rules_has_an_unknown_shape(scanned: Scanned, bro
     assert site.state.cause is Cause.UNTRACKED
 
 
-def test_values_that_cannot_be_read_leave_shape_and_type_unknown(scanned: Scanned) -> None:
-    cut = node("Split", "y", "a b", num_outputs=2)
-    external = TensorProto(name="s", data_type=INT64, dims=[1], data_location=TensorProto.EXTERNAL)
-    for shape in (external, typed("s", [1]), sizes("other", 1)):
-        reshape = node("Reshape", "x s", "y")
-        (site,) = scanned(model([reshape, cut], [value("x", [4])], initializers=(shape,)))
-        reason = "the shape of its input is unknown after Reshape #0 of main"
-        if shape.name == "other":
-            reason = "no earlier node produces value 's'"
-        assert site.state.reason == reason
-    (site,) = scanned(model([node("Cast", "x", "y"), cut], [value("x", [4])]))
+CUT = node("Split", "y", "a b", num_outputs=2)
+EXTERNAL = TensorProto(name="s", data_type=INT64, dims=[1], data_location=TensorProto.EXTERNAL)
+
+
+@pytest.mark.parametrize(
+    ("shape", "reason"),
+    [
+        (EXTERNAL, "the shape of its input is unknown after Reshape #0 of main"),
+        (typed("s", [1]), "the shape of its input is unknown after Reshape #0 of main"),
+        (sizes("other", 1), "no earlier node produces value 's'"),
+    ],
+    ids=["external data", "no data", "no such value"],
+)
+def test_a_shape_that_cannot_be_read_is_the_reason_of_the_split_after_it(
+    scanned: Scanned, shape: TensorProto, reason: str
+) -> None:
+    nodes = [node("Reshape", "x s", "y"), CUT]
+    (site,) = scanned(model(nodes, [value("x", [4])], initializers=(shape,)))
+    assert site.state.reason == reason
+
+
+def test_a_cast_to_no_type_leaves_the_data_type_unknown(scanned: Scanned) -> None:
+    (site,) = scanned(model([node("Cast", "x", "y"), CUT], [value("x", [4])]))
     assert site.state.reason == "the input's data type is not known"
 
 

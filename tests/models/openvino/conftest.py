@@ -11,6 +11,8 @@ from tests.support.openvino_files import Scan
 
 @pytest.fixture
 def scanned(tmp_path: Path) -> Scan:
+    """The splits of an IR, given as the text of its XML and the bytes of its weights."""
+
     def run(xml: str | bytes, bin_bytes: bytes | None = None) -> list[SplitSite]:
         path = tmp_path / "model.xml"
         path.write_bytes(xml.encode() if isinstance(xml, str) else xml)

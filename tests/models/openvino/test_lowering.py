@@ -70,6 +70,9 @@ def test_lengths_are_checked_without_the_size_of_the_axis() -> None:
     assert check_lengths([1, 2]) == []
     with pytest.raises(InvalidArgumentError, match="at least -1"):
         check_lengths([-2])
+
+
+def test_a_count_below_1_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="at least 1"):
         resolve_count(0, 0, 4)
 
@@ -91,6 +94,9 @@ def test_a_lowering_has_the_shape_axis_sizes_and_descriptor() -> None:
     desc = SplitOperatorDesc.from_sizes(TensorDesc(kind, (4, 6)), axis=1, sizes=sizes)
     lowering = lower_split([4, 6], -1, 3, kind)
     assert lowering == Lowering((4, 6), 1, sizes, desc)
+
+
+def test_sizes_that_were_resolved_before_lower_as_the_operator_does() -> None:
     assert lower_sizes((4,), 0, (2, 2), F32) == lower_split((4,), 0, 2, F32)
 
 
