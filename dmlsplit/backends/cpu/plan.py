@@ -32,6 +32,8 @@ MAX_TASK_BYTES = 512 << 10
 LONG_RUN = 32 << 10
 # Runs of this many bytes or more are copied row by row, in the order of the input.
 ROW_RUN = 256
+# The same limit with non-temporal stores, where the input comes from memory.
+UNCACHED_ROW_RUN = 128
 # The most outputs that are copied row by row.
 MAX_ROW_OUTS = 64
 # The most with non-temporal stores: memory is slow to write parts of many outputs in turn.
@@ -112,10 +114,11 @@ def _task_items(group: list[_Nest], item_cost: int, kernel: int, non_temporal: b
 
 def _is_by_rows(group: list[_Nest], non_temporal: bool) -> bool:
     """Whether the items of a group are copied one after another, and not output by output."""
+    min_run = UNCACHED_ROW_RUN if non_temporal else ROW_RUN
     max_outs = MAX_UNCACHED_ROW_OUTS if non_temporal else MAX_ROW_OUTS
     if not 1 < len(group) <= max_outs or any(len(nest.loops) > 1 for nest in group):
         return False
-    return all(nest.run >= ROW_RUN and nest.loops[0].output_stride == nest.run for nest in group)
+    return all(nest.run >= min_run and nest.loops[0].output_stride == nest.run for nest in group)
 
 
 def _append_nests(words: "array[int]", nests: list[_Nest]) -> None:

@@ -107,7 +107,7 @@ def test_long_runs_are_copied_in_the_order_of_the_input(
         pytest.skip("this processor is of a plainer kind")
     monkeypatch.setattr(native, "_cache_bytes", lambda: 0 if non_temporal else 1 << 40)
     monkeypatch.setattr(plan, "TASK_BYTES", 4 << 10)
-    run = plan.ROW_RUN
+    run = plan.UNCACHED_ROW_RUN if non_temporal else plan.ROW_RUN
     for skew in range(64):
         sizes = run + skew, run, run + 4 * skew + 1
         geometry = packed_split((23, sum(sizes)), axis=1, sizes=sizes)
