@@ -32,7 +32,9 @@ MAX_TASK_BYTES = 512 << 10
 LONG_RUN = 32 << 10
 # Runs of this many bytes or more are copied row by row, in the order of the input.
 ROW_RUN = 256
-# The same limit with non-temporal stores, where the input comes from memory.
+# The same limit with non-temporal stores, where the input comes from memory, for runs of whole
+# words of 16 bytes and for others, whose stores are not non-temporal otherwise.
+UNCACHED_WORDS_ROW_RUN = 192
 UNCACHED_ROW_RUN = 128
 # The most outputs that are copied row by row.
 MAX_ROW_OUTS = 64
@@ -114,10 +116,15 @@ def _task_items(group: list[_Nest], item_cost: int, kernel: int, non_temporal: b
 
 def _is_by_rows(group: list[_Nest], non_temporal: bool) -> bool:
     """Whether the items of a group are copied one after another, and not output by output."""
-    min_run = UNCACHED_ROW_RUN if non_temporal else ROW_RUN
     max_outs = MAX_UNCACHED_ROW_OUTS if non_temporal else MAX_ROW_OUTS
     if not 1 < len(group) <= max_outs or any(len(nest.loops) > 1 for nest in group):
         return False
+    if not non_temporal:
+        min_run = ROW_RUN
+    elif any(nest.run % WIDEST_ELEMENT for nest in group):
+        min_run = UNCACHED_ROW_RUN
+    else:
+        min_run = UNCACHED_WORDS_ROW_RUN
     return all(nest.run >= min_run and nest.loops[0].output_stride == nest.run for nest in group)
 
 
