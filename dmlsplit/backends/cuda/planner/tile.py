@@ -19,7 +19,14 @@ from dmlsplit.backends.cuda.launch import (
     padded_table,
     specialize,
 )
-from dmlsplit.backends.cuda.planner.layouts import MAX_THREADS, RESIDENT, SLABS, Layout, layout_of
+from dmlsplit.backends.cuda.planner.layouts import (
+    MAX_THREADS,
+    NO_PAD,
+    RESIDENT,
+    SLABS,
+    Layout,
+    layout_of,
+)
 from dmlsplit.geometry import RowSplit, indices
 
 # The largest divisor, which replaces longer pitches. The kernel divides at most 8 KiB by the pitch,
@@ -71,7 +78,7 @@ def _constants(split: RowSplit, layout: Layout) -> tuple[TypedValue, ...]:
         TypedValue("int", "kPartBytes", layout.part_bytes),
         TypedValue("int", "kLoads", SLABS),
         TypedValue("int", "kSlabVectors", layout.slab_vectors),
-        TypedValue("bool", "kPadded", int(layout.pad[1] > 0)),
+        TypedValue("bool", "kPadded", int(layout.pad_bits < NO_PAD)),
         TypedValue("bool", "kWide", int(layout.part_bytes == 1 and max(split.widths) >= VECTOR)),
     )
 
@@ -143,7 +150,6 @@ def _scalar_arguments(split: RowSplit, layout: Layout) -> Iterator[TypedValue]:
         "run_vectors": layout.run_vectors,
         "read_vectors": layout.read_vectors,
         "row_pitch": layout.row_pitch,
-        "pad_bits": layout.pad[0],
-        "pad_bytes": layout.pad[1],
+        "pad_bits": layout.pad_bits,
     }.items():
         yield TypedValue("unsigned", name, number)

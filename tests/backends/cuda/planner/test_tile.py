@@ -2,13 +2,15 @@
 
 import itertools
 import re
+from collections import Counter
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.launch import Assumptions, KernelLaunch
-from dmlsplit.backends.cuda.planner.layouts import _groups
+from dmlsplit.backends.cuda.planner.layouts import PAD_BITS, _groups, _pad_bits
 from dmlsplit.backends.cuda.planner.tile import tile_launches
 from dmlsplit.geometry import RowSplit
 from tests.support.descriptors import packed_split
@@ -95,7 +97,8 @@ def test_a_slab_has_what_its_outputs_need_and_fits_its_memory(
         if dst < 16:
             assert parameters["rows_before"] * min(split.widths) >= 16 - parameters["kPartBytes"]
         assert (parameters["row_pitch"] - split.pitch) % 16 == 0
-        assert parameters["kSlabVectors"] * 16 >= (read_rows - 1) * parameters["row_pitch"] + reach
+        last_byte = (read_rows - 1) * parameters["row_pitch"] + reach - 1
+        assert parameters["kSlabVectors"] * 16 > padded(last_byte, parameters["pad_bits"])
         check_fits(launch, H200.limits)
 
 
@@ -152,10 +155,46 @@ def test_every_launch_fits_the_parameter_limit(split: RowSplit, most: int) -> No
 
 def test_groups_of_outputs_differ_by_at_most_one_output() -> None:
     """No group is left with a single output, whose blocks would be as many as the others'."""
-    widths = (32,) * 1000
-    split = RowSplit(1, 32000, tuple(range(1000)), tuple(range(0, 32000, 32)), widths)
+    begins, ends = range(0, 32000, 32), range(32, 32032, 32)
     for most in (70, 1000, 1008, 1023, 8000):
-        starts = _groups(split, most)
+        starts = _groups(begins, ends, (), most)
         sizes = [end - begin for begin, end in itertools.pairwise(starts)]
         assert max(sizes) * 32 <= most
         assert max(sizes) - min(sizes) <= 1
+
+
+def padded(offset: int, bits: int) -> int:
+    """The place of a byte in shared memory, as in tile.cu."""
+    return offset + (offset >> bits) * 16
+
+
+@pytest.mark.parametrize(
+    ("pitch", "width", "busiest"),
+    [
+        # Neighbouring vectors of an output are four rows of 32 words apart: in one bank, unless
+        # padding moves them. As they begin at multiples of four words, they can use eight banks.
+        (128, 4, 4),
+        (256, 4, 4),
+        # An odd number of words puts rows into different banks without any padding.
+        (132, 4, 4),
+        (128, 16, 4),
+        # Single bytes: rows of 24 bytes.
+        (24, 1, 4),
+        (80, 5, 7),
+    ],
+)
+def test_padding_puts_the_vectors_of_a_warp_into_many_banks(
+    pitch: int, width: int, busiest: int
+) -> None:
+    bits = _pad_bits(pitch, width)
+    offsets = [16 * lane // width * pitch + 16 * lane % width for lane in range(32)]
+    banks = Counter(padded(offset, bits) // 4 % 32 for offset in offsets)
+    assert max(banks.values()) <= busiest
+
+
+@given(st.integers(0, 10_000), st.sampled_from(PAD_BITS))
+def test_padding_keeps_vectors_whole_aligned_and_disjoint(vector: int, bits: int) -> None:
+    first_byte, last_byte = padded(16 * vector, bits), padded(16 * vector + 15, bits)
+    assert first_byte % 16 == 0
+    assert last_byte == first_byte + 15
+    assert padded(16 * (vector + 1), bits) - first_byte in (16, 32)
