@@ -12,6 +12,8 @@ from math import gcd
 from operator import add, sub
 from typing import NamedTuple
 
+import numpy as np
+
 from dmlsplit.backends.cuda.launch import VECTOR, WARP, WORD, Assumptions, DeviceLimits
 from dmlsplit.backends.cuda.occupancy import resident_blocks
 from dmlsplit.backends.cuda.planner.times import Blocks, launch_time
@@ -215,30 +217,36 @@ def _best_slab(columns: _Columns, limits: DeviceLimits) -> Layout:
 
     def cost(slab: Layout) -> tuple[bool, float, int]:
         """A sort key: slabs whose tables fit the parameters, then the fastest, the smallest."""
-        return (
-            len(slab.groups) > MAX_GROUPS + 1,
-            slab.time(MANY_ROWS, row_bytes, limits),
-            slab.threads,
-        )
+        time = slab.time(MANY_ROWS, row_bytes, limits)
+        return len(slab.groups) - 1 > MAX_GROUPS, time, slab.threads
 
     best = min((slab._replace(rounds=ROUNDS[-1]) for slab in columns.candidates()), key=cost)
-    return best._replace(pad_bits=_pad_bits(best.row_pitch, max(columns.split.widths)))
+    return best._replace(pad_bits=_pad_bits(columns.split, best))
 
 
-@lru_cache(maxsize=1024)
-def _pad_bits(row_pitch: int, width: int) -> int:
-    """The padding with which a load of a warp uses the most banks.
+def _pad_bits(split: RowSplit, slab: Layout) -> int:
+    """The padding with which a warp takes the fewest wavefronts to gather a vector for each lane.
 
-    Each lane gathers a vector of the same output, and loads its first byte. Other loads, and loads
-    of other outputs, use about as many banks.
+    The warp in the middle of the first group is counted. Others take about as many. Lanes are taken
+    to load parts one by one, of at most a word.
     """
-    vectors = range(0, WARP * VECTOR, VECTOR)
-    offsets = [byte // width * row_pitch + byte % width for byte in vectors]
-
-    def banks(bits: int) -> int:
-        return len({(offset + (offset >> bits) * VECTOR) // WORD % BANKS for offset in offsets})
-
-    return max(PAD_BITS, key=banks)
+    outputs = slice(*slab.groups[:2])
+    widths = np.array(split.widths[outputs])
+    ends = np.cumsum(slab.slab_rows * widths // VECTOR)  # of the vectors of each output
+    first = max(0, int(ends[-1]) - WARP) // 2
+    lanes = np.arange(first, min(first + WARP, int(ends[-1])))
+    output = np.searchsorted(ends, lanes, side="right")
+    width = widths[output]
+    first_bytes = (lanes - ends[output]) * VECTOR + slab.slab_rows * width
+    parts = np.arange(0, VECTOR, min(slab.part_bytes, WORD))[:, None]
+    rows, columns = np.divmod(first_bytes + parts, width)
+    offsets = rows * slab.row_pitch + columns + np.array(split.offsets[outputs])[output]
+    padded = offsets + (offsets >> np.array(PAD_BITS)[:, None, None]) * VECTOR
+    banks = padded // WORD % BANKS
+    loads = np.arange(len(PAD_BITS) * len(parts)).reshape(len(PAD_BITS), -1, 1)
+    words = np.bincount((loads * BANKS + banks).ravel(), minlength=loads.size * BANKS)
+    wavefronts = words.reshape(len(PAD_BITS), -1, BANKS).max(axis=2).sum(axis=1)
+    return PAD_BITS[int(wavefronts.argmin())]
 
 
 def _row_pitch(pitch: int, width: int, max_phase: int) -> int:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.launch import Assumptions, KernelLaunch
-from dmlsplit.backends.cuda.planner.layouts import PAD_BITS, _groups, _pad_bits
+from dmlsplit.backends.cuda.planner.layouts import PAD_BITS, _groups, layout_of
 from dmlsplit.backends.cuda.planner.tile import tile_launches
 from dmlsplit.geometry import RowSplit
 from tests.support.descriptors import packed_split
@@ -169,27 +169,33 @@ def padded(offset: int, bits: int) -> int:
 
 
 @pytest.mark.parametrize(
-    ("pitch", "width", "busiest"),
+    ("count", "width", "wavefronts"),
     [
         # Neighbouring vectors of an output are four rows of 32 words apart: in one bank, unless
         # padding moves them. As they begin at multiples of four words, they can use eight banks.
-        (128, 4, 4),
-        (256, 4, 4),
+        (32, 4, 4),
+        (64, 4, 4),
         # An odd number of words puts rows into different banks without any padding.
-        (132, 4, 4),
-        (128, 16, 4),
-        # Single bytes: rows of 24 bytes.
-        (24, 1, 4),
-        (80, 5, 7),
+        (33, 4, 4),
+        (8, 16, 4),
+        (24, 1, 8),
+        (16, 5, 4),
     ],
 )
 def test_padding_puts_the_vectors_of_a_warp_into_many_banks(
-    pitch: int, width: int, busiest: int
+    count: int, width: int, wavefronts: int
 ) -> None:
-    bits = _pad_bits(pitch, width)
-    offsets = [16 * lane // width * pitch + 16 * lane % width for lane in range(32)]
-    banks = Counter(padded(offset, bits) // 4 % 32 for offset in offsets)
-    assert max(banks.values()) <= busiest
+    """Where each lane of a warp loads the first byte of its vector."""
+    starts = tuple(range(0, count * width, width))
+    split = RowSplit(10**6, count * width, tuple(range(count)), starts, (width,) * count)
+    layout = layout_of(split, assumed(16, 16))
+    vectors = layout.slab_rows * width // 16  # of an output
+    places = [(lane // vectors, lane % vectors * 16) for lane in range(32)]
+    offsets = [
+        byte // width * layout.row_pitch + byte % width + output * width for output, byte in places
+    ]
+    banks = Counter(padded(offset, layout.pad_bits) // 4 % 32 for offset in offsets)
+    assert max(banks.values()) <= wavefronts
 
 
 @given(st.integers(0, 10_000), st.sampled_from(PAD_BITS))
