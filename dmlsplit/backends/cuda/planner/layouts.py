@@ -34,6 +34,8 @@ BANKS = 32
 # offsets are smaller. The banks span 2^7 bytes.
 NO_PAD = 31
 PAD_BITS = (NO_PAD, 7, 8, 9, 10)
+COUNTED_WARPS = 4  # of a slab, whose bank conflicts are counted for each padding
+UNPADDED_WEIGHT = 0.88  # of wavefronts without padding, which takes instructions: an estimate
 SHARED_STEP = 64 * VECTOR  # divides a slab's shared memory, as each size is a specialization
 # The clocks in which an SM's banks pass a vector of each lane to shared memory.
 READ_CLOCKS = 8
@@ -225,28 +227,30 @@ def _best_slab(columns: _Columns, limits: DeviceLimits) -> Layout:
 
 
 def _pad_bits(split: RowSplit, slab: Layout) -> int:
-    """The padding with which a warp takes the fewest wavefronts to gather a vector for each lane.
+    """The padding with which warps take the fewest wavefronts to gather a vector for each lane.
 
-    The warp in the middle of the first group is counted. Others take about as many. Lanes are taken
-    to load parts one by one, of at most a word.
+    A few warps in the middle of the first group are counted, and of their loads those of bytes at
+    multiples of WORD. Others take about as many.
     """
     outputs = slice(*slab.groups[:2])
     widths = np.array(split.widths[outputs])
     ends = np.cumsum(slab.slab_rows * widths // VECTOR)  # of the vectors of each output
-    first = max(0, int(ends[-1]) - WARP) // 2
-    lanes = np.arange(first, min(first + WARP, int(ends[-1])))
+    items = int(ends[-1])
+    warp = min(WARP, items)
+    count = min(COUNTED_WARPS, items // warp) * warp
+    lanes = np.arange(count) + (items - count) // 2
     output = np.searchsorted(ends, lanes, side="right")
     width = widths[output]
     first_bytes = (lanes - ends[output]) * VECTOR + slab.slab_rows * width
-    parts = np.arange(0, VECTOR, min(slab.part_bytes, WORD))[:, None]
-    rows, columns = np.divmod(first_bytes + parts, width)
+    rows, columns = np.divmod(first_bytes + np.arange(0, VECTOR, WORD)[:, None], width)
     offsets = rows * slab.row_pitch + columns + np.array(split.offsets[outputs])[output]
     padded = offsets + (offsets >> np.array(PAD_BITS)[:, None, None]) * VECTOR
-    banks = padded // WORD % BANKS
-    loads = np.arange(len(PAD_BITS) * len(parts)).reshape(len(PAD_BITS), -1, 1)
-    words = np.bincount((loads * BANKS + banks).ravel(), minlength=loads.size * BANKS)
+    loads = np.arange(padded.size) // warp
+    banks = loads * BANKS + padded.ravel() // WORD % BANKS
+    words = np.bincount(banks, minlength=padded.size // warp * BANKS)
     wavefronts = words.reshape(len(PAD_BITS), -1, BANKS).max(axis=2).sum(axis=1)
-    return PAD_BITS[int(wavefronts.argmin())]
+    weights = [UNPADDED_WEIGHT if bits == NO_PAD else 1 for bits in PAD_BITS]
+    return PAD_BITS[int((wavefronts * weights).argmin())]
 
 
 def _row_pitch(pitch: int, width: int, max_phase: int) -> int:
