@@ -18,7 +18,7 @@
 // Of the rows that a slab reads, those before it included (see below), byte c of row r's columns of the group has the
 // offset corner_phase + r * row_pitch + c in shared memory, where corner_phase is the phase of the first byte read.
 // row_pitch and the input's pitch are congruent modulo 16, so that aligned vectors of the input stay aligned. kPadded:
-// after every 2^pad_bits bytes, an unused vector moves the rest to other banks, against bank conflicts.
+// after every 2^pad_bits bytes, pad_bytes unused bytes move the rest to other banks, against bank conflicts.
 //
 // A vector of an unaligned output belongs to the slab in which it ends. Its first bytes may be in earlier rows, so a
 // slab also reads the `rows_before` rows in front of it. At both ends of an output, a thread stores only the parts
@@ -29,7 +29,7 @@ constexpr int kVectorWords = 5;  // words that hold a vector at any address
 
 // An offset in shared memory, moved by the padding before it.
 __device__ inline unsigned padded(unsigned offset, const Parameters& launch) {
-    return kPadded ? offset + (offset >> launch.pad_bits) * kVector : offset;
+    return kPadded ? offset + (offset >> launch.pad_bits) * launch.pad_bytes : offset;
 }
 
 // The vector of each slab that a thread reads.

@@ -36,8 +36,7 @@ TABLE = {
     "four rounds of whole tiles": Case((768, 255), (3,) * 85, limits=ONE_SM),
     "four rounds of whole tiles of two groups": Case((512, 384), (3,) * 128, limits=ONE_SM),
     "four rounds of groups": Case((600, 750), (3,) * 250, limits=ONE_SM),
-    "three rounds of groups": Case((789, 360), (2,) * 180, limits=ONE_SM),
-    "a part of a tile of four rounds": Case((198, 60), (20, 40), strides=(64, 1), limits=ONE_SM),
+    "three rounds of groups": Case((512, 600), (3,) * 200, limits=ONE_SM),
     "a tile of ends after a part of one": Case((118, 48), (1,) * 48, misaligned=(0, 4)),
     "two loops around rows of two lengths": Case(
         (40, 3, 60), (25, 35), strides=(600, 190, 3), output_strides=((100, 30, 1), (120, 37, 1))

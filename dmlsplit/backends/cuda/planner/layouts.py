@@ -7,46 +7,39 @@ items, the vectors of outputs (docs/design/016-slabs.md, cuda/tile.cu).
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, product
 from math import gcd
 from operator import add, sub
 from typing import NamedTuple
 
-import numpy as np
-
 from dmlsplit.backends.cuda.launch import VECTOR, WARP, WORD, Assumptions, DeviceLimits
 from dmlsplit.backends.cuda.occupancy import resident_blocks
 from dmlsplit.backends.cuda.planner.times import Blocks, launch_time
+from dmlsplit.backends.cuda.planner.warps import padded, vector_wavefronts
 from dmlsplit.geometry import RowSplit, ceil_div
 
 SLABS = 4  # that a block reads at once; each thread reads one vector of every slab
-ROUNDS = (1, 2, 3, 4)  # in which a block reads SLABS slabs: candidates
+ROUNDS = (4, 3, 2, 1)  # in which a block reads SLABS slabs: candidates
+THREADS_TRIED = (128, 192, 256)  # of a block: candidates
+MIN_THREADS = 128  # of a block, below which no slab is halved
 MAX_THREADS = 256  # of a block
 # Blocks of MAX_THREADS that an SM must hold, so that some copy while others wait at a barrier.
 RESIDENT = 4
 THREAD_REGISTERS = 64  # the most of a thread, with RESIDENT blocks
 # Tables of more groups do not fit the parameters beside those of 1,024 outputs.
 MAX_GROUPS = 64
-# Banks of shared memory: word n is in bank n mod 32. A warp's load takes as many wavefronts as the
-# busiest bank has words to deliver (CUDA C++ Programming Guide, "Shared memory").
-BANKS = 32
-# In shared memory, an unused vector follows every 2^pad_bits bytes. 31: there is none, because
-# offsets are smaller. The banks span 2^7 bytes.
-NO_PAD = 31
-PAD_BITS = (NO_PAD, 7, 8, 9, 10)
-COUNTED_WARPS = 4  # of a slab, whose bank conflicts are counted for each padding
-UNPADDED_WEIGHT = 0.88  # of wavefronts without padding, which takes instructions: an estimate
+# Paddings of shared memory: (log2 of an interval, unused bytes after each). The banks span 128
+# bytes. A slab has room for each of these, so that its code depends only on whether (0, 0) is best.
+PADS = (0, 0), (7, VECTOR), (8, VECTOR), (8, 3 * VECTOR), (9, VECTOR), (9, 3 * VECTOR)
 SHARED_STEP = 64 * VECTOR  # divides a slab's shared memory, as each size is a specialization
 # The clocks in which an SM's banks pass a vector of each lane to shared memory.
 READ_CLOCKS = 8
 # The clocks in which they pass it to global memory once it has been gathered.
 STORE_CLOCKS = 4
-# The clocks in which they gather it from parts of so many bytes, with the usual bank conflicts:
-# estimates. They depend on all widths, and counting them for every slab took most of the time of a
-# plan. A quarter more or less for 2 and 4 bytes hardly changes the predictions.
-GATHER_CLOCKS = {1: 44, 2: 26, 4: 16, 8: 8, 16: 4}
 FIND_CLOCKS = 80  # once in a block, to issue what finds a vector of each lane: an estimate
 SECTOR_CLOCKS = 1 / 4  # for the L1 cache to serve a sector
+# Bank conflicts are counted for this many of the slabs that are the fastest without any.
+COUNTED_SLABS = 3
 MANY_ROWS = 1 << 30  # so many that the last blocks do not matter
 
 
@@ -62,8 +55,9 @@ class Layout(NamedTuple):
     row_pitch: int  # bytes from row to row in shared memory
     items: int  # vectors of a slab's outputs, in the widest group
     mean_items: float  # vectors of a slab's outputs, on average over all groups
-    slab_vectors: int  # vectors of shared memory for a slab
-    pad_bits: int = NO_PAD  # one of PAD_BITS
+    pad: tuple[int, int] = (0, 0)  # the padding of shared memory, one of PADS
+    wavefronts: float = 0  # in which a warp gathers a vector in each lane
+    slab_vectors: int = 0  # vectors of shared memory for a slab
     rounds: int = 1  # in which a block reads SLABS slabs
 
     @property
@@ -105,7 +99,8 @@ class Layout(NamedTuple):
         """
         reading = ceil_div(self.read_vectors, WARP)
         writing = ceil_div(self.items, WARP)
-        write = STORE_CLOCKS + GATHER_CLOCKS[self.part_bytes] + FIND_CLOCKS / (SLABS * self.rounds)
+        write = STORE_CLOCKS + (self.wavefronts or VECTOR / max(WORD, self.part_bytes))
+        write += FIND_CLOCKS / (SLABS * self.rounds)
         outputs: int = max(map(sub, self.groups[1:], self.groups))
         sectors = (2 * self.runs + outputs) / 2
         clocks = READ_CLOCKS * reading + write * writing + SECTOR_CLOCKS * sectors
@@ -139,14 +134,13 @@ def layout_of(split: RowSplit, assumptions: Assumptions) -> Layout:
     before = 0 if is_aligned else ceil_div(VECTOR - part_bytes, min(split.widths))
     any_rows = split._replace(rows=0, outputs=())
     columns = _Columns(any_rows, part_bytes, before, assumptions.input_alignment)
-    limits = assumptions.limits
-    slab = _best_slab(columns, limits)
 
-    def time(layout: Layout) -> float:
-        return layout.time(split.rows, split.row_bytes, limits)
+    def cost(layout: Layout) -> tuple[float, int]:
+        """A sort key: the time, then the layout with the most blocks."""
+        return layout.time(split.rows, split.row_bytes, assumptions.limits), layout.tile_rows
 
-    # Of equals, the first, which has the fewest rounds and so the most blocks.
-    return min((slab._replace(rounds=rounds) for rounds in ROUNDS), key=time)
+    best = _best_for_many_rows(columns, assumptions.limits)
+    return min(columns.smaller_layouts(best), key=cost)
 
 
 def _period(split: RowSplit) -> int:
@@ -162,24 +156,25 @@ class _Columns(NamedTuple):
     rows_before: int
     input_alignment: int
 
-    def slab(self, groups: tuple[int, ...], period: int) -> Layout | None:
-        """The largest slab that a block can copy; None if it cannot copy any."""
+    def slab(self, groups: tuple[int, ...], max_rows: int, threads: int) -> Layout | None:
+        """The largest slab that this number of threads can copy; None if they cannot copy any."""
         split = self.split
         before = self.rows_before
+        period = _period(self.split)
         is_single_run = len(groups) == 2 and split.row_bytes == split.pitch
-        offsets = [split.offsets[first] for first in groups[:-1]]
-        ends = [split.offsets[last - 1] + split.widths[last - 1] for last in groups[1:]]
-        widest = max(map(sub, ends, offsets))
         # Runs are a pitch apart; a single run begins `before` rows ahead of the slab. Phases of
         # runs are multiples of the greatest common divisor of this distance, the input's alignment,
         # the groups' offsets and VECTOR, so none exceeds VECTOR less that divisor.
         run_distance = before * split.pitch if is_single_run else split.pitch
+        offsets = [split.offsets[first] for first in groups[:-1]]
+        ends = [split.offsets[last - 1] + split.widths[last - 1] for last in groups[1:]]
+        widest = max(map(sub, ends, offsets))
         max_phase = VECTOR - gcd(VECTOR, self.input_alignment, run_distance, *offsets)
         if is_single_run:
-            readable_rows = (MAX_THREADS * VECTOR - max_phase) // split.pitch
+            readable_rows = (threads * VECTOR - max_phase) // split.pitch
         else:
-            readable_rows = MAX_THREADS // ceil_div(widest + max_phase, VECTOR)
-        rows = min(readable_rows - before, MAX_THREADS * VECTOR // widest) // period * period
+            readable_rows = threads // ceil_div(widest + max_phase, VECTOR)
+        rows = min(max_rows, readable_rows - before, threads * VECTOR // widest) // period * period
         if rows <= 0:
             return None
         runs, run_rows = (1, rows + before) if is_single_run else (rows + before, 1)
@@ -188,69 +183,64 @@ class _Columns(NamedTuple):
         # The slab's first byte may have any phase, which takes one vector more. Even MAX_THREADS
         # runs of a vector take less than 12 KiB, so a block stays below the 48 KiB of any GPU.
         shared_end = (runs - 1) * row_pitch + (run_vectors + 1) * VECTOR
-        shared_end += (shared_end >> min(PAD_BITS)) * VECTOR
-        slab_vectors = ceil_div(shared_end, SHARED_STEP) * SHARED_STEP // VECTOR
-        mean_items = rows * split.row_bytes / VECTOR / (len(groups) - 1)
+        shared = ceil_div(max(padded(shared_end, pad) for pad in PADS), SHARED_STEP) * SHARED_STEP
+        mean_items = rows * sum(split.widths) / VECTOR / (len(groups) - 1)
         shape = rows, run_rows, run_vectors, row_pitch, rows * widest // VECTOR, mean_items
-        return Layout(self.part_bytes, groups, before, *shape, slab_vectors)
+        return Layout(self.part_bytes, groups, before, *shape, slab_vectors=shared // VECTOR)
 
     def candidates(self) -> Iterator[Layout]:
-        """Slabs of whole rows, and of groups of outputs that are ever narrower."""
+        """Slabs of whole rows and of groups of outputs, each for few threads and for many."""
         split = self.split
-        period = _period(split)
         has_whole_rows = split.row_bytes == split.pitch
         choices: set[tuple[int, ...]] = {(0, len(split.widths))} if has_whole_rows else set()
         begins = split.offsets
         ends = [*map(add, begins, split.widths)]
         gaps = [i for i in range(1, len(ends)) if begins[i] != ends[i - 1]]
-        rows = period + self.rows_before
+        rows = _period(split) + self.rows_before
         while (run_bytes := _max_run_bytes(rows, self.part_bytes)) >= max(split.widths):
             choices.add(_groups(begins, ends, gaps, run_bytes))
             rows += ceil_div(rows, 2)
-        for groups in choices:
-            if slab := self.slab(groups, period):
+        for groups, threads in product(choices, THREADS_TRIED):
+            if slab := self.slab(groups, threads * VECTOR, threads):  # rows have a byte or more
                 yield slab
 
+    def best_for_many_rows(self, limits: DeviceLimits) -> Layout:
+        """The best slab for many rows, with the padding that avoids the most bank conflicts."""
+        row_bytes = self.split.row_bytes
 
-@lru_cache(maxsize=1024)
-def _best_slab(columns: _Columns, limits: DeviceLimits) -> Layout:
-    """The best slab for many rows, with the padding that avoids the most bank conflicts."""
-    row_bytes = columns.split.row_bytes
+        def cost(slab: Layout) -> tuple[bool, float, int]:
+            """A sort key: slabs whose tables fit the parameters, then the fastest, the smallest."""
+            time = slab.time(MANY_ROWS, row_bytes, limits)
+            return len(slab.groups) - 1 > MAX_GROUPS, time, slab.threads
 
-    def cost(slab: Layout) -> tuple[bool, float, int]:
-        """A sort key: slabs whose tables fit the parameters, then the fastest, the smallest."""
-        time = slab.time(MANY_ROWS, row_bytes, limits)
-        return len(slab.groups) - 1 > MAX_GROUPS, time, slab.threads
+        slabs = sorted((slab._replace(rounds=ROUNDS[0]) for slab in self.candidates()), key=cost)
+        return min(map(self.padded, slabs[:COUNTED_SLABS]), key=cost)
 
-    best = min((slab._replace(rounds=ROUNDS[-1]) for slab in columns.candidates()), key=cost)
-    return best._replace(pad_bits=_pad_bits(columns.split, best))
+    def padded(self, slab: Layout) -> Layout:
+        """The slab with its best padding, and the wavefronts that its loads take with it."""
+        starts = max((_starts(self.split, *group) for group in pairwise(slab.groups)), key=max)
+        counts = vector_wavefronts(starts, slab.slab_rows, slab.row_pitch, self.part_bytes, PADS)
+        wavefronts, pad = min(zip(counts, PADS, strict=True))
+        return slab._replace(pad=pad, wavefronts=wavefronts)
+
+    def smaller_layouts(self, largest: Layout) -> Iterator[Layout]:
+        """The layouts of one specialization: a slab and smaller ones, in any number of rounds."""
+        period = _period(self.split)
+        rows = largest.slab_rows
+        while rows and (slab := self.slab(largest.groups, rows, MAX_THREADS)):
+            if rows < largest.slab_rows and slab.threads < MIN_THREADS:
+                return
+            for rounds in ROUNDS:
+                yield slab._replace(
+                    rounds=rounds,
+                    pad=largest.pad,
+                    wavefronts=largest.wavefronts,
+                    slab_vectors=largest.slab_vectors,
+                )
+            rows = rows // 2 // period * period
 
 
-def _pad_bits(split: RowSplit, slab: Layout) -> int:
-    """The padding with which warps take the fewest wavefronts to gather a vector for each lane.
-
-    A few warps in the middle of the first group are counted, and of their loads those of bytes at
-    multiples of WORD. Others take about as many.
-    """
-    outputs = slice(*slab.groups[:2])
-    widths = np.array(split.widths[outputs])
-    ends = np.cumsum(slab.slab_rows * widths // VECTOR)  # of the vectors of each output
-    items = int(ends[-1])
-    warp = min(WARP, items)
-    count = min(COUNTED_WARPS, items // warp) * warp
-    lanes = np.arange(count) + (items - count) // 2
-    output = np.searchsorted(ends, lanes, side="right")
-    width = widths[output]
-    first_bytes = (lanes - ends[output]) * VECTOR + slab.slab_rows * width
-    rows, columns = np.divmod(first_bytes + np.arange(0, VECTOR, WORD)[:, None], width)
-    offsets = rows * slab.row_pitch + columns + np.array(split.offsets[outputs])[output]
-    padded = offsets + (offsets >> np.array(PAD_BITS)[:, None, None]) * VECTOR
-    loads = np.arange(padded.size) // warp
-    banks = loads * BANKS + padded.ravel() // WORD % BANKS
-    words = np.bincount(banks, minlength=padded.size // warp * BANKS)
-    wavefronts = words.reshape(len(PAD_BITS), -1, BANKS).max(axis=2).sum(axis=1)
-    weights = [UNPADDED_WEIGHT if bits == NO_PAD else 1 for bits in PAD_BITS]
-    return PAD_BITS[int((wavefronts * weights).argmin())]
+_best_for_many_rows = lru_cache(maxsize=1024)(_Columns.best_for_many_rows)
 
 
 def _row_pitch(pitch: int, width: int, max_phase: int) -> int:
@@ -264,6 +254,15 @@ def _row_pitch(pitch: int, width: int, max_phase: int) -> int:
     """
     pitch_phase = pitch % VECTOR
     return ceil_div(width + max_phase - pitch_phase, VECTOR) * VECTOR + pitch_phase
+
+
+def _starts(split: RowSplit, first: int, last: int) -> tuple[int, ...]:
+    """The first byte of each output in the run of its group, and the end of the last output."""
+    begin = split.offsets[first]
+    return (
+        *(offset - begin for offset in split.offsets[first:last]),
+        split.offsets[last - 1] + split.widths[last - 1] - begin,
+    )
 
 
 def _groups(

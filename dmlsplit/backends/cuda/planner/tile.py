@@ -19,14 +19,7 @@ from dmlsplit.backends.cuda.launch import (
     padded_table,
     specialize,
 )
-from dmlsplit.backends.cuda.planner.layouts import (
-    MAX_THREADS,
-    NO_PAD,
-    RESIDENT,
-    SLABS,
-    Layout,
-    layout_of,
-)
+from dmlsplit.backends.cuda.planner.layouts import MAX_THREADS, RESIDENT, SLABS, Layout, layout_of
 from dmlsplit.geometry import RowSplit, indices
 
 # The largest divisor, which replaces longer pitches. The kernel divides at most 8 KiB by the pitch,
@@ -74,7 +67,7 @@ def _constants(split: RowSplit, layout: Layout) -> tuple[Argument, ...]:
         ("int", "kPartBytes", layout.part_bytes),
         ("int", "kLoads", SLABS),
         ("int", "kSlabVectors", layout.slab_vectors),
-        ("bool", "kPadded", int(layout.pad_bits < NO_PAD)),
+        ("bool", "kPadded", int(layout.pad[1] > 0)),
         ("bool", "kWide", int(layout.part_bytes == 1 and max(split.widths) >= VECTOR)),
     )
 
@@ -144,6 +137,7 @@ def _scalar_arguments(split: RowSplit, layout: Layout) -> Iterator[Argument]:
         "run_vectors": layout.run_vectors,
         "read_vectors": layout.read_vectors,
         "row_pitch": layout.row_pitch,
-        "pad_bits": layout.pad_bits,
+        "pad_bits": layout.pad[0],
+        "pad_bytes": layout.pad[1],
     }.items():
         yield "unsigned", name, number

@@ -2,15 +2,13 @@
 
 import itertools
 import re
-from collections import Counter
 
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.launch import Assumptions, KernelLaunch
-from dmlsplit.backends.cuda.planner.layouts import PAD_BITS, _groups, layout_of
+from dmlsplit.backends.cuda.planner.layouts import _groups
 from dmlsplit.backends.cuda.planner.tile import tile_launches
 from dmlsplit.geometry import RowSplit
 from tests.support.descriptors import packed_split
@@ -97,8 +95,7 @@ def test_a_slab_has_what_its_outputs_need_and_fits_its_memory(
         if dst < 16:
             assert parameters["rows_before"] * min(split.widths) >= 16 - parameters["kPartBytes"]
         assert (parameters["row_pitch"] - split.pitch) % 16 == 0
-        last_byte = (read_rows - 1) * parameters["row_pitch"] + reach - 1
-        assert parameters["kSlabVectors"] * 16 > padded(last_byte, parameters["pad_bits"])
+        assert parameters["kSlabVectors"] * 16 >= (read_rows - 1) * parameters["row_pitch"] + reach
         check_fits(launch, H200.limits)
 
 
@@ -161,46 +158,3 @@ def test_groups_of_outputs_differ_by_at_most_one_output() -> None:
         sizes = [end - begin for begin, end in itertools.pairwise(starts)]
         assert max(sizes) * 32 <= most
         assert max(sizes) - min(sizes) <= 1
-
-
-def padded(offset: int, bits: int) -> int:
-    """The place of a byte in shared memory, as in tile.cu."""
-    return offset + (offset >> bits) * 16
-
-
-@pytest.mark.parametrize(
-    ("count", "width", "wavefronts"),
-    [
-        # Neighbouring vectors of an output are four rows of 32 words apart: in one bank, unless
-        # padding moves them. As they begin at multiples of four words, they can use eight banks.
-        (32, 4, 4),
-        (64, 4, 4),
-        # An odd number of words puts rows into different banks without any padding.
-        (33, 4, 4),
-        (8, 16, 4),
-        (24, 1, 8),
-        (16, 5, 4),
-    ],
-)
-def test_padding_puts_the_vectors_of_a_warp_into_many_banks(
-    count: int, width: int, wavefronts: int
-) -> None:
-    """Where each lane of a warp loads the first byte of its vector."""
-    starts = tuple(range(0, count * width, width))
-    split = RowSplit(10**6, count * width, tuple(range(count)), starts, (width,) * count)
-    layout = layout_of(split, assumed(16, 16))
-    vectors = layout.slab_rows * width // 16  # of an output
-    places = [(lane // vectors, lane % vectors * 16) for lane in range(32)]
-    offsets = [
-        byte // width * layout.row_pitch + byte % width + output * width for output, byte in places
-    ]
-    banks = Counter(padded(offset, layout.pad_bits) // 4 % 32 for offset in offsets)
-    assert max(banks.values()) <= wavefronts
-
-
-@given(st.integers(0, 10_000), st.sampled_from(PAD_BITS))
-def test_padding_keeps_vectors_whole_aligned_and_disjoint(vector: int, bits: int) -> None:
-    first_byte, last_byte = padded(16 * vector, bits), padded(16 * vector + 15, bits)
-    assert first_byte % 16 == 0
-    assert last_byte == first_byte + 15
-    assert padded(16 * (vector + 1), bits) - first_byte in (16, 32)
