@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dmlsplit.backends.cuda.gpus import H200
-from dmlsplit.backends.cuda.launch import TypedValue
+from dmlsplit.backends.cuda.launch import Constant
 from dmlsplit.backends.cuda.planner import rows as rows_planner
 from dmlsplit.backends.cuda.planner.rows import BLOCKS, Block
 from tests.host_cuda import harness
@@ -93,6 +93,6 @@ def test_the_blocks_at_the_end_of_a_very_wide_row_store_the_right_bytes(builds: 
     width = 2**25 + 5
     case = Case((4, width + 9600), (width, *(96,) * 100))
     (launch,) = case.launches
-    assert TypedValue("bool", "kOneRow", 0) in launch.code.constants
+    assert Constant("bool", "kOneRow", 0) in launch.code.constants
     end_of_row = width // plans.arguments(launch)["tile_bytes"]
     sass.run_and_check_stores(case, builds, lambda launch: [end_of_row - 1, end_of_row])

@@ -96,12 +96,17 @@ class Divisor(NamedTuple):
     shift: int
 
 
-class TypedValue(NamedTuple):
-    """A constant of a kernel (a number or type) or an argument of a launch (a number or table)."""
+# The C++ type, the name and the value of an argument of a launch (a number or a table), or of a
+# constant of a kernel (a number or a type). A plain tuple, because every plan makes dozens of them.
+Argument = tuple[str, str, int | Divisor | tuple[int, ...] | tuple[tuple[int, int], ...] | str]
+
+
+class Constant(NamedTuple):
+    """A constant of a kernel."""
 
     type: str
     name: str
-    value: int | Divisor | tuple[int, ...] | tuple[tuple[int, int], ...] | str
+    value: int | str
 
     @property
     def definition(self) -> str:
@@ -144,18 +149,18 @@ class Code:
     kernel: str  # its name, and that of its file in cuda/
     slots: int  # outputs that the parameters have room for
     resident: int  # blocks that an SM must hold, which limits the registers of a thread
-    own_constants: tuple[TypedValue, ...]  # in addition to those that every kernel has
+    own_constants: tuple[Constant, ...]  # in addition to those that every kernel has
     members: tuple[Member, ...]
     max_threads: int = THREADS  # of a block
 
     @property
-    def constants(self) -> tuple[TypedValue, ...]:
+    def constants(self) -> tuple[Constant, ...]:
         """All constants of the source."""
         return (
-            TypedValue("int", "kOutputs", self.slots),
-            TypedValue("int", "kThreads", self.max_threads),
-            TypedValue("int", "kResident", self.resident),
-            TypedValue(COUNT_64, "kStreaming", STREAMING),
+            Constant("int", "kOutputs", self.slots),
+            Constant("int", "kThreads", self.max_threads),
+            Constant("int", "kResident", self.resident),
+            Constant(COUNT_64, "kStreaming", STREAMING),
             *self.own_constants,
         )
 
@@ -187,38 +192,39 @@ def _code(
     kernel: str,
     slots: int,
     resident: int,
-    constants: tuple[TypedValue, ...],
-    members: tuple[tuple[str, str, int], ...],
+    constants: tuple[Argument, ...],
+    types: tuple[str, ...],
+    names: tuple[str, ...],
+    sizes: tuple[int, ...],
     max_threads: int,
-) -> Code:
-    """The code of a kernel, whose members may be in any order.
+) -> tuple[Code, list[tuple[int, Member]]]:
+    """The code of a kernel, and its members, each with its index in the arguments.
 
     Cached: other sizes of a split get the same `Code`.
     """
-    ordered = sorted(
-        starmap(Member, members), key=lambda member: -struct.calcsize(_FORMATS[member.type][0])
-    )
-    return Code(kernel, slots, resident, constants, tuple(ordered), max_threads)
+    members = enumerate(map(Member, types, names, sizes))
+    ordered = sorted(members, key=lambda pair: -struct.calcsize(_FORMATS[pair[1].type][0]))
+    own_constants = tuple(starmap(Constant, constants))
+    own_members = tuple(member for _, member in ordered)
+    return Code(kernel, slots, resident, own_constants, own_members, max_threads), ordered
 
 
 def specialize(
     kernel: str,
     slots: int,
     resident: int,
-    constants: tuple[TypedValue, ...],
-    arguments: Sequence[TypedValue],
+    constants: tuple[Argument, ...],
+    arguments: Iterable[Argument],
     max_threads: int = THREADS,
 ) -> tuple[Code, bytes]:
     """The `Code` of a kernel with these constants, and the packed bytes of its arguments."""
-    members: list[tuple[str, str, int]] = []
-    values: dict[str, Any] = {}
-    for type_, name, value in arguments:
-        values[name] = value
-        members.append((type_, name, len(value) if type(value) is tuple else 0))
-    code = _code(kernel, slots, resident, constants, tuple(members), max_threads)
+    columns: Any = zip(*arguments, strict=True)
+    types, names, values = columns
+    sizes = tuple([len(value) if type(value) is tuple else 0 for value in values])
+    code, ordered = _code(kernel, slots, resident, constants, types, names, sizes, max_threads)
     numbers: list[int] = []
-    for type_, name, entries in code.members:
-        value = values[name]
+    for index, (type_, _, entries) in ordered:
+        value = values[index]
         if type_ == DIVISOR and entries:
             numbers += chain.from_iterable(value)
         elif entries or type_ == DIVISOR:

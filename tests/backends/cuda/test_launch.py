@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlsplit.backends.cuda.launch import TypedValue, capacity, divisor, divisors
+from dmlsplit.backends.cuda.launch import Constant, capacity, divisor, divisors
 from tests.support.descriptors import packed_split
 from tests.support.plans import sources
 
@@ -55,7 +55,7 @@ def test_a_source_is_constants_then_common_then_the_kernel() -> None:
 
 
 def test_numbers_beyond_32_bits_have_64_bit_types_in_the_source() -> None:
-    far = TypedValue("long long", "kBefore", -(2**33)), TypedValue("long long", "kBehind", 2**36)
+    far = Constant("long long", "kBefore", -(2**33)), Constant("long long", "kBehind", 2**36)
     assert [constant.definition for constant in far] == [
         "constexpr long long kBefore = -8589934592ll;",
         "constexpr long long kBehind = 68719476736ull;",

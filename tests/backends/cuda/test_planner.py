@@ -52,7 +52,9 @@ KERNELS = {
     "narrow outputs on both sides": (packed_split((99, 5000), axis=1, sizes=(1, 2, 4990, 7)),
         "rows tile", "rows tile"),
     "17 bytes on both sides": (packed_split((99, 5000), axis=1, sizes=(17, 4966, 17)),
-        "rows tile", "rows tile"),
+        "rows", "rows"),
+    "17 bytes on both sides of many rows": (
+        packed_split((99_999, 5000), axis=1, sizes=(17, 4966, 17)), "rows tile", "rows tile"),
     "400 bytes on both sides": (packed_split((99, 5000), axis=1, sizes=(400, 4200, 400)),
         "rows", "rows"),
     "transposed": (TRANSPOSED, "transpose", "strided"),

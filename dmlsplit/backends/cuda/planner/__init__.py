@@ -14,8 +14,8 @@ Kernels are not compiled for the sizes of a split; sizes are arguments of launch
 
 The first line that fits decides, except that evenly spaced single units in padded rows go to
 `strided` at once. If a block can read whole rows, `tile` copies all outputs if one is narrow;
-otherwise wide and narrow outputs have separate launches. The last two lines are for splits that
-are not packed.
+otherwise wide outputs and more than a few bytes of narrow ones have separate launches. The last two
+lines are for splits that are not packed.
 """
 
 from collections.abc import Iterable, Iterator
@@ -42,6 +42,9 @@ WARP_BYTES = WARP * VECTOR
 # addresses one after another. tests/proofs/test_counts.py checks this for the benchmarks'
 # workloads.
 WARP_OUTPUTS = 4
+# Beside wide outputs, `rows` also copies this number of bytes of narrow ones, because a launch of
+# `tile` would take longer than what `rows` loses on them (docs/design/016-slabs.md).
+MAX_BESIDE_WIDE = 2 << 20
 
 
 def plan(
@@ -84,7 +87,14 @@ def _row_launches(split: RowSplit, assumptions: Assumptions) -> Iterable[KernelL
 
 
 def _by_width(split: RowSplit, assumptions: Assumptions, min_wide: int) -> Iterator[KernelLaunch]:
-    """Separate launches for wide outputs, of at least `min_wide` bytes, and narrow ones."""
+    """Separate launches for wide outputs, of at least `min_wide` bytes, and narrow ones.
+
+    Beside wide outputs, `rows` also copies a few bytes of narrow ones, which must be of a vector or
+    more.
+    """
+    narrow_bytes = split.rows * sum(width for width in split.widths if width < min_wide)
+    if max(split.widths) >= min_wide > VECTOR and narrow_bytes <= MAX_BESIDE_WIDE:
+        min_wide = VECTOR
     wide = [i for i, width in enumerate(split.widths) if width >= min_wide]
     narrow = [i for i, width in enumerate(split.widths) if width < min_wide]
     if wide:

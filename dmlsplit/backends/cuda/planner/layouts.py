@@ -4,11 +4,13 @@ A slab is some rows of a group of outputs. A block reads it in runs of vectors, 
 items, the vectors of outputs (docs/design/016-slabs.md, cuda/tile.cu).
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise, product
 from math import gcd
+from operator import add, sub
+from typing import NamedTuple
 
 from dmlsplit.backends.cuda.launch import VECTOR, WARP, WORD, Assumptions, DeviceLimits
 from dmlsplit.backends.cuda.occupancy import resident_blocks
@@ -41,8 +43,7 @@ COUNTED_SLABS = 3
 MANY_ROWS = 1 << 30  # so many that the last blocks do not matter
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(NamedTuple):
     """A tile's part of the input, its layout in shared memory, and the threads that copy it."""
 
     part_bytes: int  # 1, 2, 4, 8 or 16: divides every width, offset, pitch and address
@@ -96,20 +97,21 @@ class Layout:
         Each end of a run wastes half a sector. An output's share of a slab wastes half a sector in
         all, because the next slab continues where it ends.
         """
-        reading, writing = (ceil_div(count, WARP) for count in (self.read_vectors, self.items))
+        reading = ceil_div(self.read_vectors, WARP)
+        writing = ceil_div(self.items, WARP)
         write = STORE_CLOCKS + (self.wavefronts or VECTOR / max(WORD, self.part_bytes))
         write += FIND_CLOCKS / (SLABS * self.rounds)
-        outputs = max(last - first for first, last in pairwise(self.groups))
+        outputs: int = max(map(sub, self.groups[1:], self.groups))
         sectors = (2 * self.runs + outputs) / 2
         clocks = READ_CLOCKS * reading + write * writing + SECTOR_CLOCKS * sectors
         return clocks / self.mean_items * WARP
 
-    def time(self, split: RowSplit, limits: DeviceLimits) -> float:
+    def time(self, rows: int, row_bytes: int, limits: DeviceLimits) -> float:
         """The time of a launch, to two decimals, as `launch_time` has it."""
         resident = resident_blocks(limits, self.threads, THREAD_REGISTERS, self.shared_bytes)
         round_bytes = SLABS * VECTOR * self.read_vectors
-        blocks = Blocks(self.grid(split.rows), resident, round_bytes, self.rounds)
-        return round(launch_time(limits, split.total_bytes, blocks, self.unit_clocks), 2)
+        blocks = Blocks(self.grid(rows), resident, round_bytes, self.rounds)
+        return round(launch_time(limits, rows * row_bytes, blocks, self.unit_clocks), 2)
 
 
 def takes_whole_rows(split: RowSplit) -> bool:
@@ -135,7 +137,7 @@ def layout_of(split: RowSplit, assumptions: Assumptions) -> Layout:
 
     def cost(layout: Layout) -> tuple[float, int]:
         """A sort key: the time, then the layout with the most blocks."""
-        return layout.time(split, assumptions.limits), layout.tile_rows
+        return layout.time(split.rows, split.row_bytes, assumptions.limits), layout.tile_rows
 
     best = _best_for_many_rows(columns, assumptions.limits)
     return min(columns.smaller_layouts(best), key=cost)
@@ -146,8 +148,7 @@ def _period(split: RowSplit) -> int:
     return VECTOR // gcd(VECTOR, split.pitch, *split.widths)
 
 
-@dataclass(frozen=True, slots=True)
-class _Columns:
+class _Columns(NamedTuple):
     """What selects a specialization of `tile`: all about a split but its number of rows."""
 
     split: RowSplit  # of any number of rows
@@ -161,12 +162,13 @@ class _Columns:
         before = self.rows_before
         period = _period(self.split)
         is_single_run = len(groups) == 2 and split.row_bytes == split.pitch
-        widest = max(_run_bytes(split, first, last) for first, last in pairwise(groups))
         # Runs are a pitch apart; a single run begins `before` rows ahead of the slab. Phases of
         # runs are multiples of the greatest common divisor of this distance, the input's alignment,
         # the groups' offsets and VECTOR, so none exceeds VECTOR less that divisor.
         run_distance = before * split.pitch if is_single_run else split.pitch
         offsets = [split.offsets[first] for first in groups[:-1]]
+        ends = [split.offsets[last - 1] + split.widths[last - 1] for last in groups[1:]]
+        widest = max(map(sub, ends, offsets))
         max_phase = VECTOR - gcd(VECTOR, self.input_alignment, run_distance, *offsets)
         if is_single_run:
             readable_rows = (threads * VECTOR - max_phase) // split.pitch
@@ -191,9 +193,12 @@ class _Columns:
         split = self.split
         has_whole_rows = split.row_bytes == split.pitch
         choices: set[tuple[int, ...]] = {(0, len(split.widths))} if has_whole_rows else set()
+        begins = split.offsets
+        ends = [*map(add, begins, split.widths)]
+        gaps = [i for i in range(1, len(ends)) if begins[i] != ends[i - 1]]
         rows = _period(split) + self.rows_before
         while (run_bytes := _max_run_bytes(rows, self.part_bytes)) >= max(split.widths):
-            choices.add(_groups(split, run_bytes))
+            choices.add(_groups(begins, ends, gaps, run_bytes))
             rows += ceil_div(rows, 2)
         for groups, threads in product(choices, THREADS_TRIED):
             if slab := self.slab(groups, threads * VECTOR, threads):  # rows have a byte or more
@@ -201,13 +206,14 @@ class _Columns:
 
     def best_for_many_rows(self, limits: DeviceLimits) -> Layout:
         """The best slab for many rows, with the padding that avoids the most bank conflicts."""
+        row_bytes = self.split.row_bytes
 
         def cost(slab: Layout) -> tuple[bool, float, int]:
             """A sort key: slabs whose tables fit the parameters, then the fastest, the smallest."""
-            time = slab.time(self.split._replace(rows=MANY_ROWS), limits)
+            time = slab.time(MANY_ROWS, row_bytes, limits)
             return len(slab.groups) - 1 > MAX_GROUPS, time, slab.threads
 
-        slabs = sorted((replace(slab, rounds=ROUNDS[0]) for slab in self.candidates()), key=cost)
+        slabs = sorted((slab._replace(rounds=ROUNDS[0]) for slab in self.candidates()), key=cost)
         return min(map(self.padded, slabs[:COUNTED_SLABS]), key=cost)
 
     def padded(self, slab: Layout) -> Layout:
@@ -215,7 +221,7 @@ class _Columns:
         starts = max((_starts(self.split, *group) for group in pairwise(slab.groups)), key=max)
         counts = vector_wavefronts(starts, slab.slab_rows, slab.row_pitch, self.part_bytes, PADS)
         wavefronts, pad = min(zip(counts, PADS, strict=True))
-        return replace(slab, pad=pad, wavefronts=wavefronts)
+        return slab._replace(pad=pad, wavefronts=wavefronts)
 
     def smaller_layouts(self, largest: Layout) -> Iterator[Layout]:
         """The layouts of one specialization: a slab and smaller ones, in any number of rounds."""
@@ -225,8 +231,7 @@ class _Columns:
             if rows < largest.slab_rows and slab.threads < MIN_THREADS:
                 return
             for rounds in ROUNDS:
-                yield replace(
-                    slab,
+                yield slab._replace(
                     rounds=rounds,
                     pad=largest.pad,
                     wavefronts=largest.wavefronts,
@@ -251,42 +256,45 @@ def _row_pitch(pitch: int, width: int, max_phase: int) -> int:
     return ceil_div(width + max_phase - pitch_phase, VECTOR) * VECTOR + pitch_phase
 
 
-def _run_bytes(split: RowSplit, first: int, last: int) -> int:
-    """The bytes of a row from output `first` to the one before `last`."""
-    return split.offsets[last - 1] + split.widths[last - 1] - split.offsets[first]
-
-
 def _starts(split: RowSplit, first: int, last: int) -> tuple[int, ...]:
     """The first byte of each output in the run of its group, and the end of the last output."""
     begin = split.offsets[first]
     return (
         *(offset - begin for offset in split.offsets[first:last]),
-        _run_bytes(split, first, last),
+        split.offsets[last - 1] + split.widths[last - 1] - begin,
     )
 
 
-def _groups(split: RowSplit, max_bytes: int) -> tuple[int, ...]:
+def _groups(
+    begins: Sequence[int], ends: Sequence[int], gaps: Sequence[int], max_bytes: int
+) -> tuple[int, ...]:
     """The first output of each group, and the number of outputs.
 
-    Groups end at gaps between outputs. Those of more than `max_bytes` bytes are cut evenly.
+    Groups end at the gaps between outputs. Those of more than `max_bytes` bytes are cut evenly.
     """
-    ends = [offset + width for offset, width in zip(split.offsets, split.widths, strict=True)]
-    gaps = [i for i in range(1, len(ends)) if split.offsets[i] != ends[i - 1]]
     groups: list[int] = []
     for first, last in pairwise((0, *gaps, len(ends))):
-        starts = _starts(split, first, last)
-        count = ceil_div(starts[-1], max_bytes)
-        cuts = _cut(starts, count)
-        # Groups may still be too wide, because outputs are not divided.
-        while any(starts[end] - starts[begin] > max_bytes for begin, end in pairwise(cuts)):
-            count += ceil_div(count, 32)
-            cuts = _cut(starts, count)
-        groups += (first + begin for begin in cuts[:-1])
+        cuts = [first, last]
+        group_bytes = ends[last - 1] - begins[first]
+        if group_bytes > max_bytes:
+            count = ceil_div(group_bytes, max_bytes)
+            cuts = _cut(begins[first:last], ends[first:last], count, first)
+            # Groups may still be too wide, because outputs are not divided.
+            while any(ends[j - 1] - begins[i] > max_bytes for i, j in pairwise(cuts)):
+                count += ceil_div(count, 32)
+                cuts = _cut(begins[first:last], ends[first:last], count, first)
+        groups += cuts[:-1]
     return (*groups, len(ends))
 
 
-def _cut(starts: Sequence[int], count: int) -> list[int]:
-    """The first output of each of about `count` equal parts, and the number of outputs."""
+def _cut(begins: Sequence[int], ends: Sequence[int], count: int, first: int) -> list[int]:
+    """The first output of each of about `count` equal parts, and the number of outputs.
+
+    Outputs are numbered from `first`.
+    """
     # An output is in the part that holds its middle.
-    parts = [(begin + end) * count // (2 * starts[-1]) for begin, end in pairwise(starts)]
-    return [0, *(i for i in range(1, len(parts)) if parts[i] > parts[i - 1]), len(parts)]
+    middles = [*map(add, begins, ends)]  # doubled
+    total = 2 * (ends[-1] - begins[0])
+    borders = (2 * begins[0] + ceil_div(total * part, count) for part in range(1, count))
+    cuts = {bisect_left(middles, border) for border in borders} - {0, len(middles)}
+    return [first, *(first + cut for cut in sorted(cuts)), first + len(middles)]

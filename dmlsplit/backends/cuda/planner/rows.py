@@ -24,10 +24,10 @@ from dmlsplit.backends.cuda.launch import (
     THREADS,
     UNUSED_TILE,
     VECTOR,
+    Argument,
     Assumptions,
     DeviceLimits,
     KernelLaunch,
-    TypedValue,
     capacity,
     divisor,
     divisors,
@@ -155,11 +155,14 @@ def _launch_with_sibling(
     Some sizes of a split have chunks of one row, and others of several, so both are compiled.
     """
     chunks = _best_chunks(split, assumptions.limits, columns)
-    launch = _launch(split, assumptions, columns, chunks)
     if split.rows == 1 or split.pitch >= MAX_CHUNK_BYTES:
-        return launch
-    other = chunks._replace(is_one_row=not chunks.is_one_row)
-    return launch._replace(siblings=lambda: [_launch(split, assumptions, columns, other)])
+        return _launch(split, assumptions, columns, chunks)
+
+    def siblings() -> Sequence[KernelLaunch]:
+        other = chunks._replace(is_one_row=not chunks.is_one_row)
+        return [_launch(split, assumptions, columns, other)]
+
+    return _launch(split, assumptions, columns, chunks, siblings)
 
 
 def _best_chunks(split: RowSplit, limits: DeviceLimits, columns: Columns) -> Chunks:
@@ -232,21 +235,19 @@ def _chunks(
 
 
 def _launch(
-    split: RowSplit, assumptions: Assumptions, columns: Columns, chunks: Chunks
+    split: RowSplit,
+    assumptions: Assumptions,
+    columns: Columns,
+    chunks: Chunks,
+    siblings: Callable[[], Sequence[KernelLaunch]] = tuple,
 ) -> KernelLaunch:
     """The launch for outputs that fit its parameters, in these chunks."""
     slots = _slots(split, assumptions, columns)
     registers = THREAD_REGISTERS[columns.is_aligned]
-    code, packed = specialize(
-        "rows",
-        slots,
-        resident_blocks(assumptions.limits, THREADS, registers),
-        _constants(columns, chunks),
-        [*_numbers(split, chunks), *_tables(split, columns, chunks, slots)],
-    )
+    resident = resident_blocks(assumptions.limits, THREADS, registers)
+    arguments = [*_numbers(split, chunks), *_tables(split, columns, chunks, slots)]
     return KernelLaunch(
-        code=code,
-        packed=packed,
+        *specialize("rows", slots, resident, _constants(columns, chunks), arguments),
         outputs=split.outputs,
         total_bytes=split.total_bytes,
         is_streaming=assumptions.is_streaming,
@@ -254,6 +255,7 @@ def _launch(
         bytes_in_flight=LOADS * VECTOR,
         reason=_reason(split, columns),
         threads=chunks.block.threads,
+        siblings=siblings,
     )
 
 
@@ -266,29 +268,29 @@ def _slots(split: RowSplit, assumptions: Assumptions, columns: Columns) -> int:
     return min(columns.capacity(assumptions.limits), capacity(count))
 
 
-def _constants(columns: Columns, chunks: Chunks) -> tuple[TypedValue, ...]:
+def _constants(columns: Columns, chunks: Chunks) -> tuple[Argument, ...]:
     """The constants of a launch, which select its specialization."""
     return (
-        TypedValue("int", "kLoads", LOADS),
-        TypedValue("bool", "kAligned", int(columns.is_aligned)),
-        TypedValue("bool", "kOneRow", int(chunks.is_one_row)),
-        TypedValue("bool", "kEqual", int(columns.is_equal)),
-        TypedValue("using", "Position", chunks.position_type),
+        ("int", "kLoads", LOADS),
+        ("bool", "kAligned", int(columns.is_aligned)),
+        ("bool", "kOneRow", int(chunks.is_one_row)),
+        ("bool", "kEqual", int(columns.is_equal)),
+        ("using", "Position", chunks.position_type),
     )
 
 
-def _numbers(split: RowSplit, chunks: Chunks) -> Iterator[TypedValue]:
+def _numbers(split: RowSplit, chunks: Chunks) -> Iterator[Argument]:
     """The arguments about rows and chunks."""
     rows, pitch, *_ = split
     last_chunk = ceil_div(rows, chunks.rows) - 1
-    yield TypedValue(chunks.position_type, "pitch", pitch)
-    yield TypedValue(chunks.position_type, "chunk_pitch", pitch * chunks.rows)
-    yield TypedValue(DIVISOR, "by_chunk_tiles", divisor(chunks.tiles))
-    yield TypedValue("unsigned", "tile_bytes", chunks.block.tile_bytes)
-    yield TypedValue("unsigned", "chunk_tiles", chunks.tiles)
-    yield TypedValue("unsigned", "chunk_rows", chunks.rows)
-    yield TypedValue("unsigned", "last_chunk", last_chunk)
-    yield TypedValue("unsigned", "last_rows", rows - last_chunk * chunks.rows)
+    yield chunks.position_type, "pitch", pitch
+    yield chunks.position_type, "chunk_pitch", pitch * chunks.rows
+    yield DIVISOR, "by_chunk_tiles", divisor(chunks.tiles)
+    yield "unsigned", "tile_bytes", chunks.block.tile_bytes
+    yield "unsigned", "chunk_tiles", chunks.tiles
+    yield "unsigned", "chunk_rows", chunks.rows
+    yield "unsigned", "last_chunk", last_chunk
+    yield "unsigned", "last_rows", rows - last_chunk * chunks.rows
 
 
 def _reason(split: RowSplit, columns: Columns) -> str:
@@ -298,24 +300,24 @@ def _reason(split: RowSplit, columns: Columns) -> str:
     return f"{outputs}, {aligned} to {VECTOR} bytes"
 
 
-def _tables(split: RowSplit, columns: Columns, chunks: Chunks, slots: int) -> Iterator[TypedValue]:
+def _tables(split: RowSplit, columns: Columns, chunks: Chunks, slots: int) -> Iterator[Argument]:
     """The tables of outputs, which have a single entry if all outputs are equal."""
     if columns.is_equal:
         type_ = chunks.position_type
         offsets = split.offsets[:1]
         widths = split.widths[:1]
         output_tiles = chunks.output_tiles[0]
-        yield TypedValue(DIVISOR, "by_output_tiles", divisor(output_tiles))
-        yield TypedValue("unsigned", "output_tiles", output_tiles)
+        yield DIVISOR, "by_output_tiles", divisor(output_tiles)
+        yield "unsigned", "output_tiles", output_tiles
         slots = 1
     else:
         type_ = columns.table_type
         offsets = split.offsets
         widths = split.widths
         starts = accumulate(chunks.output_tiles[:-1], initial=0)
-        yield TypedValue("unsigned", "tile_starts", padded_table(starts, slots, UNUSED_TILE))
-    yield TypedValue(type_, "offsets", padded_table(offsets, slots, 0))
-    yield TypedValue(type_, "widths", padded_table(widths, slots, 0))
+        yield "unsigned", "tile_starts", padded_table(starts, slots, UNUSED_TILE)
+    yield type_, "offsets", padded_table(offsets, slots, 0)
+    yield type_, "widths", padded_table(widths, slots, 0)
     # The width of a single row may be too large for a divisor.
     if not chunks.is_one_row:
-        yield TypedValue(DIVISOR, "by_width", padded_table(divisors(widths), slots, divisor(1)))
+        yield DIVISOR, "by_width", padded_table(divisors(widths), slots, divisor(1))

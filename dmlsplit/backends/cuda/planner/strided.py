@@ -19,10 +19,10 @@ from dmlsplit.backends.cuda.launch import (
     THREADS,
     UNUSED_TILE,
     VECTOR,
+    Argument,
     Assumptions,
     DeviceLimits,
     KernelLaunch,
-    TypedValue,
     capacity,
     divisor,
     launches_within,
@@ -141,20 +141,15 @@ def _strided(form: Form, assumptions: Assumptions, entries: Sequence[Entry]) -> 
     *starts, grid = _tile_starts(form, item_loops, block.tile_items)
     slots = capacity(len(entries), least=1)
     nest_slots = 1 if needs.is_one_nest else slots
-    code, packed = specialize(
-        "strided",
-        slots * form.channels,
-        _resident_blocks(form, needs, block, assumptions.limits),
-        _constants(form, assumptions, entries, needs, block, nest_slots),
-        [
-            *_entry_tables(entries, starts, slots),
-            *_nest_tables(entries, item_loops, needs, nest_slots),
-        ],
-        block.threads,
+    resident = _resident_blocks(form, needs, block, assumptions.limits)
+    constants = _constants(form, assumptions, entries, needs, block, nest_slots)
+    tables = chain(
+        _entry_tables(entries, starts, slots),
+        _nest_tables(entries, item_loops, needs, nest_slots),
     )
+    count = slots * form.channels
     return KernelLaunch(
-        code=code,
-        packed=packed,
+        *specialize("strided", count, resident, constants, tables, block.threads),
         outputs=tuple(chain.from_iterable(entry.outputs for entry in entries)),
         total_bytes=sum(trips(entry.nest.loops) * form.unit * form.channels for entry in entries),
         is_streaming=assumptions.is_streaming,
@@ -173,27 +168,27 @@ def _constants(
     needs: _RegisterNeeds,
     block: _Block,
     nest_slots: int,
-) -> tuple[TypedValue, ...]:
+) -> tuple[Argument, ...]:
     """The constants of a launch, which select its specialization."""
     has_edges, has_leads = _edges(form, entries, assumptions)
     staged_bytes = _staged_bytes(form)
     alignment = min(entry.window_alignment(assumptions, staged_bytes) for entry in entries)
     return (
-        TypedValue("int", "kUnit", form.unit),
-        TypedValue("int", "kItemBytes", form.item_bytes),
-        TypedValue("int", "kItems", block.items),
-        TypedValue("int", "kTile", block.tile_items),
-        TypedValue("int", "kChannels", form.channels),
-        TypedValue("bool", "kWindow", int(form.window_step is not None)),
-        TypedValue("int", "kStep", form.window_step or 0),
-        TypedValue("int", "kAlign", alignment),
-        TypedValue("bool", "kEdges", int(has_edges)),
-        TypedValue("bool", "kLeads", int(has_edges and has_leads)),
-        TypedValue("int", "kStagedAlign", form.staged_alignment),
-        TypedValue("int", "kNests", nest_slots),
-        TypedValue("int", "kDimensions", needs.depth),
-        TypedValue("using", "Index", "unsigned" if needs.is_small else COUNT_64),
-        TypedValue("using", "Signed", "int" if needs.is_small else OFFSET_64),
+        ("int", "kUnit", form.unit),
+        ("int", "kItemBytes", form.item_bytes),
+        ("int", "kItems", block.items),
+        ("int", "kTile", block.tile_items),
+        ("int", "kChannels", form.channels),
+        ("bool", "kWindow", int(form.window_step is not None)),
+        ("int", "kStep", form.window_step or 0),
+        ("int", "kAlign", alignment),
+        ("bool", "kEdges", int(has_edges)),
+        ("bool", "kLeads", int(has_edges and has_leads)),
+        ("int", "kStagedAlign", form.staged_alignment),
+        ("int", "kNests", nest_slots),
+        ("int", "kDimensions", needs.depth),
+        ("using", "Index", "unsigned" if needs.is_small else COUNT_64),
+        ("using", "Signed", "int" if needs.is_small else OFFSET_64),
     )
 
 
@@ -290,16 +285,16 @@ def _item_loops(nests: Sequence[Nest], item_bytes: int) -> Sequence[ItemLoops]:
 
 def _entry_tables(
     entries: Sequence[Entry], starts: Sequence[int], slots: int
-) -> Iterator[TypedValue]:
+) -> Iterator[Argument]:
     """The tables of entries: where each begins in the input, and its first block."""
     offsets = (entry.offset for entry in entries)
-    yield TypedValue(OFFSET_64, "offsets", padded_table(offsets, slots, 0))
-    yield TypedValue("unsigned", "tile_starts", padded_table(starts, slots, UNUSED_TILE))
+    yield OFFSET_64, "offsets", padded_table(offsets, slots, 0)
+    yield "unsigned", "tile_starts", padded_table(starts, slots, UNUSED_TILE)
 
 
 def _nest_tables(
     entries: Sequence[Entry], item_loops: Sequence[ItemLoops], needs: _RegisterNeeds, slots: int
-) -> Iterator[TypedValue]:
+) -> Iterator[Argument]:
     """The tables of nests: sizes, strides, and divisors by the sizes.
 
     Unused slots have the first nest again. Nests that are all equal have one slot.
@@ -311,11 +306,11 @@ def _nest_tables(
     steps = tuple(nest.loops[-1].input_stride for nest in nests)
     stride = OFFSET_64 if needs.has_64_bit_strides else "int"
     magics, shifts = zip(*[divisor(size, bits) for size in sizes], strict=True)
-    yield TypedValue(index, "counts", tuple(map(trips, item_loops)))
-    yield TypedValue(index, "minus_sizes", tuple((1 << bits) - size for size in sizes))
-    yield TypedValue(index, "magics", magics)
-    yield TypedValue("unsigned", "shifts", shifts)
-    yield TypedValue(stride, "input_strides", input_strides)
-    yield TypedValue(stride, "output_strides", output_strides)
-    yield TypedValue(stride, "steps", steps)
-    yield TypedValue(signed, "row_units", tuple(nest.row_units for nest in nests))
+    yield index, "counts", tuple(map(trips, item_loops))
+    yield index, "minus_sizes", tuple((1 << bits) - size for size in sizes)
+    yield index, "magics", magics
+    yield "unsigned", "shifts", shifts
+    yield stride, "input_strides", input_strides
+    yield stride, "output_strides", output_strides
+    yield stride, "steps", steps
+    yield signed, "row_units", tuple(nest.row_units for nest in nests)

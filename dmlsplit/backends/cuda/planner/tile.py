@@ -9,9 +9,9 @@ from dmlsplit.backends.cuda.launch import (
     OFFSET_64,
     UNUSED_TILE,
     VECTOR,
+    Argument,
     Assumptions,
     KernelLaunch,
-    TypedValue,
     capacity,
     divisor,
     divisors,
@@ -48,12 +48,8 @@ def _launch(split: RowSplit, assumptions: Assumptions, layout: Layout) -> Kernel
         *_group_tables(split, layout),
         *_scalar_arguments(split, layout),
     ]
-    code, packed = specialize(
-        "tile", slots, RESIDENT, _constants(split, layout), arguments, MAX_THREADS
-    )
     return KernelLaunch(
-        code=code,
-        packed=packed,
+        *specialize("tile", slots, RESIDENT, _constants(split, layout), arguments, MAX_THREADS),
         outputs=split.outputs,
         total_bytes=split.total_bytes,
         is_streaming=assumptions.is_streaming,
@@ -65,14 +61,14 @@ def _launch(split: RowSplit, assumptions: Assumptions, layout: Layout) -> Kernel
     )
 
 
-def _constants(split: RowSplit, layout: Layout) -> tuple[TypedValue, ...]:
+def _constants(split: RowSplit, layout: Layout) -> tuple[Argument, ...]:
     """The constants of a launch, which select its specialization."""
     return (
-        TypedValue("int", "kPartBytes", layout.part_bytes),
-        TypedValue("int", "kLoads", SLABS),
-        TypedValue("int", "kSlabVectors", layout.slab_vectors),
-        TypedValue("bool", "kPadded", int(layout.pad[1] > 0)),
-        TypedValue("bool", "kWide", int(layout.part_bytes == 1 and max(split.widths) >= VECTOR)),
+        ("int", "kPartBytes", layout.part_bytes),
+        ("int", "kLoads", SLABS),
+        ("int", "kSlabVectors", layout.slab_vectors),
+        ("bool", "kPadded", int(layout.pad[1] > 0)),
+        ("bool", "kWide", int(layout.part_bytes == 1 and max(split.widths) >= VECTOR)),
     )
 
 
@@ -89,7 +85,7 @@ def _items(split: RowSplit, layout: Layout) -> list[int]:
     return [layout.slab_rows * width // VECTOR for width in split.widths]
 
 
-def _output_tables(split: RowSplit, layout: Layout) -> Iterator[TypedValue]:
+def _output_tables(split: RowSplit, layout: Layout) -> Iterator[Argument]:
     """For each output: its offset in a run, its width, and its first vector of a slab."""
     size = capacity(len(split.outputs))
     # The offset in the upper 32 bits, and the width in the lower ones.
@@ -99,12 +95,12 @@ def _output_tables(split: RowSplit, layout: Layout) -> Iterator[TypedValue]:
         for output in range(first, last)
     ]
     first_items = accumulate(_items(split, layout)[:-1], initial=0)
-    yield TypedValue(COUNT_64, "offsets_and_widths", padded_table(offsets_and_widths, size, 0))
-    yield TypedValue(DIVISOR, "by_width", padded_table(divisors(split.widths), size, divisor(1)))
-    yield TypedValue("unsigned", "output_first_items", padded_table(first_items, size, UNUSED_TILE))
+    yield COUNT_64, "offsets_and_widths", padded_table(offsets_and_widths, size, 0)
+    yield DIVISOR, "by_width", padded_table(divisors(split.widths), size, divisor(1))
+    yield "unsigned", "output_first_items", padded_table(first_items, size, UNUSED_TILE)
 
 
-def _group_tables(split: RowSplit, layout: Layout) -> Iterator[TypedValue]:
+def _group_tables(split: RowSplit, layout: Layout) -> Iterator[Argument]:
     """For each group: its first run in the input, the bytes of a run, and its vectors of a slab."""
     items = _items(split, layout)
     item_starts = [0]
@@ -116,22 +112,20 @@ def _group_tables(split: RowSplit, layout: Layout) -> Iterator[TypedValue]:
         group_bytes = split.offsets[last - 1] + split.widths[last - 1] - split.offsets[first]
         run_bytes.append((layout.run_rows - 1) * split.pitch + group_bytes)
     size = capacity(len(run_bytes))
-    yield TypedValue(OFFSET_64, "run_offsets", padded_table(run_offsets, size, 0))
-    yield TypedValue("unsigned", "run_bytes", padded_table(run_bytes, size, 1))
-    yield TypedValue(
-        "unsigned", "group_first_items", padded_table(item_starts, size + 1, item_starts[-1])
-    )
+    yield OFFSET_64, "run_offsets", padded_table(run_offsets, size, 0)
+    yield "unsigned", "run_bytes", padded_table(run_bytes, size, 1)
+    yield ("unsigned", "group_first_items", padded_table(item_starts, size + 1, item_starts[-1]))
 
 
-def _scalar_arguments(split: RowSplit, layout: Layout) -> Iterator[TypedValue]:
+def _scalar_arguments(split: RowSplit, layout: Layout) -> Iterator[Argument]:
     """The arguments about rows and runs."""
     full_tiles, rest_rows = divmod(split.rows, layout.tile_rows)
-    yield TypedValue(COUNT_64, "pitch", split.pitch)
-    yield TypedValue(COUNT_64, "slab_pitch", split.pitch * layout.slab_rows)
-    yield TypedValue(COUNT_64, "tile_pitch", split.pitch * layout.tile_rows)
-    yield TypedValue(DIVISOR, "by_run_vectors", divisor(layout.run_vectors))
-    yield TypedValue(DIVISOR, "by_pitch", divisor(min(split.pitch, LONG_PITCH)))
-    yield TypedValue(DIVISOR, "by_groups", divisor(len(layout.groups) - 1))
+    yield COUNT_64, "pitch", split.pitch
+    yield COUNT_64, "slab_pitch", split.pitch * layout.slab_rows
+    yield COUNT_64, "tile_pitch", split.pitch * layout.tile_rows
+    yield DIVISOR, "by_run_vectors", divisor(layout.run_vectors)
+    yield DIVISOR, "by_pitch", divisor(min(split.pitch, LONG_PITCH))
+    yield DIVISOR, "by_groups", divisor(len(layout.groups) - 1)
     for name, number in {
         "groups": len(layout.groups) - 1,
         "full_tiles": full_tiles,
@@ -146,4 +140,4 @@ def _scalar_arguments(split: RowSplit, layout: Layout) -> Iterator[TypedValue]:
         "pad_bits": layout.pad[0],
         "pad_bytes": layout.pad[1],
     }.items():
-        yield TypedValue("unsigned", name, number)
+        yield "unsigned", name, number

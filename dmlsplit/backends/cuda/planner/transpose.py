@@ -18,9 +18,9 @@ from dmlsplit.backends.cuda.launch import (
     OFFSET_64,
     VECTOR,
     WORD,
+    Argument,
     Assumptions,
     KernelLaunch,
-    TypedValue,
     divisor,
     launches_within,
     specialize,
@@ -258,17 +258,10 @@ def _launch(tile: Tile, outputs: _Outputs, assumptions: Assumptions) -> KernelLa
     """The launch that writes outputs in tiles of their planes."""
     tile_counts = [prod(tile.counts(outputs.planes[n])) for _, n in outputs.entries]
     starts = tuple(accumulate(tile_counts, initial=0))
-    code, packed = specialize(
-        "transpose",
-        len(outputs.indices),
-        RESIDENT,
-        _constants(tile, outputs),
-        list(_tables(tile, outputs, starts)),
-        THREADS,
-    )
+    constants = _constants(tile, outputs)
+    tables = _tables(tile, outputs, starts)
     return KernelLaunch(
-        code=code,
-        packed=packed,
+        *specialize("transpose", len(outputs.indices), RESIDENT, constants, tables, THREADS),
         outputs=outputs.indices,
         total_bytes=outputs.total_bytes,
         is_streaming=assumptions.is_streaming,
@@ -280,32 +273,32 @@ def _launch(tile: Tile, outputs: _Outputs, assumptions: Assumptions) -> KernelLa
     )
 
 
-def _constants(tile: Tile, outputs: _Outputs) -> tuple[TypedValue, ...]:
+def _constants(tile: Tile, outputs: _Outputs) -> tuple[Argument, ...]:
     """The constants of a launch, which select its specialization."""
     return (
-        TypedValue("int", "kUnit", tile.unit),
-        TypedValue("int", "kDownVectors", tile.down_vectors),
-        TypedValue("int", "kAcross", tile.across),
-        TypedValue("int", "kInputAlign", tile.input_alignment),
-        TypedValue("bool", "kOutputAligned", int(tile.is_output_aligned)),
-        TypedValue("int", "kSharedVectors", tile.shared_vectors),
-        TypedValue("bool", "kPointers", int(outputs.has_pointers)),
-        TypedValue("int", "kEntries", len(outputs.entries)),
-        TypedValue("int", "kPlanes", len(outputs.planes)),
-        TypedValue("int", "kLoops", outputs.depth),
+        ("int", "kUnit", tile.unit),
+        ("int", "kDownVectors", tile.down_vectors),
+        ("int", "kAcross", tile.across),
+        ("int", "kInputAlign", tile.input_alignment),
+        ("bool", "kOutputAligned", int(tile.is_output_aligned)),
+        ("int", "kSharedVectors", tile.shared_vectors),
+        ("bool", "kPointers", int(outputs.has_pointers)),
+        ("int", "kEntries", len(outputs.entries)),
+        ("int", "kPlanes", len(outputs.planes)),
+        ("int", "kLoops", outputs.depth),
     )
 
 
-def _tables(tile: Tile, outputs: _Outputs, starts: tuple[int, ...]) -> Iterator[TypedValue]:
+def _tables(tile: Tile, outputs: _Outputs, starts: tuple[int, ...]) -> Iterator[Argument]:
     """The tables of planes, and those of entries: offset in the input, first block, and plane."""
     offsets, plane_indices = zip(*outputs.entries, strict=True)
-    yield TypedValue(OFFSET_64, "offsets", offsets)
+    yield OFFSET_64, "offsets", offsets
     yield from _plane_tables(tile, outputs)
-    yield TypedValue("unsigned", "starts", starts)
-    yield TypedValue("unsigned char", "planes", plane_indices)
+    yield "unsigned", "starts", starts
+    yield "unsigned char", "planes", plane_indices
 
 
-def _plane_tables(tile: Tile, outputs: _Outputs) -> Iterator[TypedValue]:
+def _plane_tables(tile: Tile, outputs: _Outputs) -> Iterator[Argument]:
     """The tables of planes: sizes, strides, and numbers of tiles with divisors by them.
 
     All planes get the loops of the deepest one; a table has at least one entry.
@@ -317,11 +310,11 @@ def _plane_tables(tile: Tile, outputs: _Outputs) -> Iterator[TypedValue]:
     # The outermost loop takes what remains of a number, and needs no divisor.
     plane_counts = [[*tile.counts(plane), *[1] * depth][: depth + 1] for plane in planes]
     counts = tuple(chain.from_iterable(plane_counts))
-    yield TypedValue(OFFSET_64, "across_strides", tuple(plane.across_stride for plane in planes))
-    yield TypedValue(OFFSET_64, "down_strides", tuple(plane.down_stride for plane in planes))
-    yield TypedValue(OFFSET_64, "input_strides", tuple(loop.input_stride for loop in loops))
-    yield TypedValue(OFFSET_64, "output_strides", tuple(loop.output_stride for loop in loops))
-    yield TypedValue("unsigned", "across_sizes", tuple(plane.across for plane in planes))
-    yield TypedValue("unsigned", "down_sizes", tuple(plane.down for plane in planes))
-    yield TypedValue("unsigned", "counts", counts)
-    yield TypedValue(DIVISOR, "by_counts", tuple(map(divisor, counts)))
+    yield OFFSET_64, "across_strides", tuple(plane.across_stride for plane in planes)
+    yield OFFSET_64, "down_strides", tuple(plane.down_stride for plane in planes)
+    yield OFFSET_64, "input_strides", tuple(loop.input_stride for loop in loops)
+    yield OFFSET_64, "output_strides", tuple(loop.output_stride for loop in loops)
+    yield "unsigned", "across_sizes", tuple(plane.across for plane in planes)
+    yield "unsigned", "down_sizes", tuple(plane.down for plane in planes)
+    yield "unsigned", "counts", counts
+    yield DIVISOR, "by_counts", tuple(map(divisor, counts))
