@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dmlsplit.cli.reports import is_one_file
 from dmlsplit.cli.terminal import progress_bar
 from dmlsplit.errors import DmlError, InvalidArgumentError, UnsupportedError, one_line
-from dmlsplit.messages import MAX_SHOWN, counted, omitted_line
+from dmlsplit.messages import MAX_SHOWN, counted, omitted_lines
 
 if TYPE_CHECKING:
     from dmlsplit.lint.fix.replacement import Replacement
@@ -175,7 +175,7 @@ def _changes(rewriting: "Rewriting", output: str) -> list[str]:
     return [
         f"{output}: {counted(len(replaced), 'split')} replaced; {_comparison(rewriting.replaced)}",
         *replaced[:MAX_SHOWN],
-        *omitted_line(len(replaced), MAX_SHOWN),
+        *omitted_lines(len(replaced), MAX_SHOWN),
         *unreplaced,
     ]
 
@@ -247,7 +247,7 @@ def _fix_model(
     except (DmlError, OSError) as error:
         return _Model("failed", f"failed: {one_line(error, with_path=isinstance(error, OSError))}")
     unreplaced = [f"{address(site)}: {reason}" for site, reason in rewriting.not_replaced]
-    why = "; ".join([*unreplaced[:1], *omitted_line(len(unreplaced), 1, "split")])
+    why = "; ".join([*unreplaced[:1], *omitted_lines(len(unreplaced), 1, "split")])
     if rewriting.written is not None:
         count = counted(len(rewriting.replaced), "split")
         text = f"{output}: {count} replaced{f'; not replaced: {why}' if why else ''}"

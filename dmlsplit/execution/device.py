@@ -353,7 +353,10 @@ class CompiledOperator:
             self._prepared.split_into(*self._table.bind(array, outputs), stream)
 
     def _split_by_slices(self, array: Any, outputs: Any = None) -> list[Any] | None:
-        """`split_by_slices` of an array that is exactly as the descriptor's tensor."""
+        """`split_by_slices` of an array that is exactly as the descriptor's tensor.
+
+        None for any other array.
+        """
         if type(array) is not np.ndarray or array.shape != self._shape:
             return None
         if array.dtype != self._dtype or not array.flags.c_contiguous:

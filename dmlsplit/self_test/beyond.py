@@ -63,9 +63,9 @@ def large_cases() -> Iterator[Case]:
 
 
 def compare_beyond(backend: Backend, memory: Memory) -> Iterator[CaseResult | Check]:
-    """Compare all of these splits for which there is room, and say for how many there is not.
+    """Compare the splits beyond 4 GiB that fit the memory; a last check counts the others.
 
-    Only inputs are beyond 4 GiB on the CPU, which uses no kernels.
+    On the CPU, which has no kernels, only inputs are beyond 4 GiB.
     """
     missing = []
     for near, far in FAR:

@@ -16,9 +16,9 @@ from dmlsplit.self_test.byte_comparison import GUARD, Bind, CaseResult, differen
 from dmlsplit.self_test.case import SENTINEL, Case
 from dmlsplit.self_test.memory import ALIGNMENT, Buffer, Memory
 
-# About the bytes of the block that the input repeats.
+# The input repeats a block of about this many bytes.
 BLOCK_BYTES = 1 << 20
-# About the bytes of an output that are read back at once.
+# Outputs are read back in parts of about this many bytes.
 PART_BYTES = 16 << 20
 
 

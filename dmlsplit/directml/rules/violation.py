@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 
 from dmlsplit.directml.rules.rule import Effect, Rule, Severity
-from dmlsplit.messages import counted, omitted_line
+from dmlsplit.messages import counted, omitted_lines
 
 _SHOWN = 20  # the most violations in a text
 
@@ -138,7 +138,7 @@ class ValidationReport:
         count = len(self.violations)
         places = f" in {count} places" if count > rules else ""
         lines = [f"{self.subject}{suffix}: {counted(rules, 'rule')} broken{places}"]
-        shown = *_once_per_fix(self.violations[:_SHOWN]), *omitted_line(count, _SHOWN)
+        shown = *_once_per_fix(self.violations[:_SHOWN]), *omitted_lines(count, _SHOWN)
         lines += [f"  {line}" for line in shown]
         return "\n".join(lines)
 

@@ -35,8 +35,8 @@ class Replacement(NamedTuple):
     smallest_size: int | None = None
 
     @property
-    def pieces(self) -> tuple[int, ...]:
-        """The size of each piece along the axis; none if they are dynamic."""
+    def piece_sizes(self) -> tuple[int, ...]:
+        """The sizes of the pieces along the axis; empty if they are dynamic."""
         state = self.site.state
         assert isinstance(state, Known | Unknown)  # otherwise, nothing replaces it
         return state.pieces or ()
@@ -50,7 +50,7 @@ class Replacement(NamedTuple):
         if self.node.op_type == "SplitToSequence" and not self.taken:
             return {self.node.output[0]: None}
         names = self.taken or dict(enumerate(self.node.output))
-        sizes = dict(enumerate(self.pieces))
+        sizes = dict(enumerate(self.piece_sizes))
         return {name: sizes.get(index) for index, name in names.items() if name}
 
     @property
@@ -130,7 +130,7 @@ def _model(replacement: Replacement, nodes: Iterable[NodeProto]) -> bytes:
     """A model of nodes that have the inputs and outputs of the split; all sizes are dynamic."""
     value, *lengths = filter(None, replacement.node.input)
     site = replacement.site
-    sizes = np.array(replacement.pieces, np.int64)
+    sizes = np.array(replacement.piece_sizes, np.int64)
     split = sizes.max(initial=0) if site.sized_by == "chunk" else sizes
     shape = [None] * len(site.shape or ())
     graph = GraphProto(

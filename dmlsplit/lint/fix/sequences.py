@@ -48,7 +48,7 @@ def taker_replacements(split: Replacement, takers: Takers) -> dict[NodePath, lis
         return {}
     nodes: dict[NodePath, list[NodeProto]] = {}
     for path, position in split.site.taken:
-        name = split.taken[position % len(split.pieces)]
+        name = split.taken[position % len(split.piece_sizes)]
         output = _output(takers[path])
         identity = helper.make_node("Identity", [name], [output], takers[path].name)
         nodes[path] = [] if output in ("", name) else [identity]

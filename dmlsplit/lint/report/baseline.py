@@ -59,8 +59,9 @@ def read_baseline(path: Path) -> frozenset[tuple[str, str]]:
             problem = one_line(error, with_path=False)
             raise InvalidArgumentError(f"is not JSON: {problem}. {_FIX}") from None
         match document:
-            case {"schema": 1, "findings": [*entries]} if all(map(_is_entry, entries)):
-                return frozenset((entry["file"], entry["fingerprint"]) for entry in entries)
+            case {"schema": schema, "findings": [*entries]}:
+                if schema == SCHEMA and all(map(_is_entry, entries)):
+                    return frozenset((entry["file"], entry["fingerprint"]) for entry in entries)
         raise InvalidArgumentError(f"is not a baseline of schema {SCHEMA}. {_FIX}")
 
 

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.lint.rules import hresult_text
 from dmlsplit.lint.verdict import Assessment, ModelVerdict, Outcome, Verdict
-from dmlsplit.messages import Fix, counted, omitted_line, printable
+from dmlsplit.messages import Fix, counted, omitted_lines, printable
 from dmlsplit.models.site import SplitSite
 
 Status = Literal["failed", "unknown", "remark", "note", "plain"]
@@ -211,7 +211,7 @@ def _defect_finding(assessment: Assessment, file: str, splits: _Affected) -> Fin
     head = f"may affect {counted(len(sites), 'split')}: {defect.rule.wording}"
     remarks = [printable(violation.found) for _, violation in splits]
     lines = [f"{address(site)}: {remark}" for site, remark in zip(sites, remarks, strict=True)]
-    lines[MAX_SPLITS:] = omitted_line(len(lines), MAX_SPLITS)
+    lines[MAX_SPLITS:] = omitted_lines(len(lines), MAX_SPLITS)
     details = [*(_INDENT + line for line in lines), f"fix: {defect.hint}"]
     status: Status = "failed" if assessment.defects_fail else "remark"
     name = f"{printable(file)}: {defect.rule.id}"

@@ -13,7 +13,7 @@ from dmlsplit.lint.report.findings import (
     with_slashes,
 )
 from dmlsplit.lint.verdict import Assessment
-from dmlsplit.messages import omitted_line, printable
+from dmlsplit.messages import omitted_lines, printable
 
 
 def github_report(assessment: Assessment) -> str:
@@ -46,7 +46,7 @@ def _command(alike: Sequence[Finding]) -> str:
     head = f"{finding.subject}{mark}{finding.headline}" if finding.subject else finding.headline
     lines = [head, *finding.details]
     if others:
-        names = [*others[:MAX_SPLITS], *omitted_line(len(others), MAX_SPLITS)]
+        names = [*others[:MAX_SPLITS], *omitted_lines(len(others), MAX_SPLITS)]
         lines.append(f"the same: {', '.join(names)}")
     message = escaped("\n".join(lines))
     return f"::{kind} title={value(f'dmlsplit: {finding.title}')}{where}::{message}"

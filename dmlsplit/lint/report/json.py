@@ -65,20 +65,22 @@ def _target(target: Target) -> dict[str, Any]:
 
 def _split(verdict: Verdict, main_target: Target) -> dict[str, Any]:
     """A verdict about a split; its target is given if it is not the main one."""
-    least = verdict.minimum
+    minimum = verdict.minimum
     state = verdict.site.state
-    more: dict[str, Any] = {"target": str(verdict.target)} if verdict.target != main_target else {}
+    optional: dict[str, Any] = {}
+    if verdict.target != main_target:
+        optional["target"] = str(verdict.target)
     if verdict.site.frozen:
-        more["only_size"] = dict([verdict.site.frozen])
+        optional["only_size"] = dict([verdict.site.frozen])
     return _fields(verdict.site, "file", "graph", "node", "index", "operator") | {
-        **more,
+        **optional,
         "verdict": str(verdict.outcome),
         "hresult": _hresult(verdict.hresult),
         "descriptors": _descriptors(verdict.descriptor),
         "sizes": verdict.sizes and verdict.sizes._asdict(),
         "missing": dict(state.missing) if isinstance(state, Unknown) else {},
         "equivalents": _descriptors(verdict.equivalent),
-        "minimum": least and asdict(least) | {"level": str(least.level)},
+        "minimum": asdict(minimum) | {"level": str(minimum.level)} if minimum else None,
         "fix": verdict.fix,
         "fixes": verdict.fixes,
         "notes": verdict.notes,

@@ -68,7 +68,7 @@ def _severity_counts(groups: Sequence[FindingGroup]) -> Iterator[str]:
 
 
 def _target_lines(assessment: Assessment) -> Iterator[str]:
-    """The lines of each target."""
+    """For each target: its name, and how many splits have each outcome."""
     for target in assessment.targets if assessment.verdicts else ():
         verdicts = [verdict for verdict in assessment.verdicts if verdict.target == target]
         remark = " (DirectML called directly)" if target != assessment.target else ""

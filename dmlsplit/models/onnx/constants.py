@@ -177,8 +177,8 @@ def _divide(dividend: Any, divisor: Any) -> Any:
     return abs(dividend) // abs(divisor) * (1 if (dividend < 0) == (divisor < 0) else -1)
 
 
-def steps(context: InferenceContext) -> Size:
-    """The number of elements of Range."""
+def range_length(context: InferenceContext) -> Size:
+    """The number of elements of Range; None if an input is not known, or rounding decides."""
     items = [item for index in range(3) for item in _small_input(context, index)[0]]
     numbers = [item for item in items if isinstance(item, int | float)]
     if len(numbers) < len(items):

@@ -18,12 +18,16 @@ _DEFAULTS_SINCE_IR = 4
 
 
 class Body(NamedTuple):
-    """A graph in a node, and the scope around it."""
+    """A graph in a node, which is not read yet."""
 
+    # The bytes of the graph in the file.
     span: Span
+    # The name for reports, with the graphs around it.
     name: str
+    # The scope around the node, with the path of this body.
     outer: Scope
-    runs: bool
+    # False if a constant condition rules the body out.
+    may_run: bool
 
 
 def bodies(visit: Visit, context: InferenceContext) -> Iterator[Body]:
@@ -39,7 +43,7 @@ def bodies(visit: Visit, context: InferenceContext) -> Iterator[Body]:
             path = (*visit.scope.path, visit.position, attribute, position)
             outer = replace(visit.scope, path=path, never_runs=visit.scope.never_runs or why)
             name = f"{visit.scope.graph}/{label}.{shown_name(attribute)}{suffix}"
-            yield Body(span, name, outer, runs=why is None)
+            yield Body(span, name, outer, may_run=why is None)
 
 
 def overridable_inputs(graph: Graph, ir_version: int) -> set[str]:

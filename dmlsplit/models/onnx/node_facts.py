@@ -53,7 +53,8 @@ def node_facts(context: InferenceContext, opset: int | None) -> NodeFacts:
         axis = _axis(arguments, data)
         lowering = _lowering(arguments, data, axis, context.reader)
         if element_type is None:
-            raise UnknownSplitError("the input's data type is not known", Cause.TYPE)
+            name = shown_name(context.node.input[0])
+            raise UnknownSplitError(f"the data type of the input {name!r} is not known", Cause.TYPE)
     except (InvalidArgumentError, UnknownSplitError) as error:
         problem = error
     return NodeFacts(operator, element_type, arguments, axis, lowering, problem)

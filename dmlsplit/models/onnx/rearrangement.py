@@ -51,7 +51,7 @@ def _transpose(context: InferenceContext) -> Shape:
     shape = context.shape(0)
     order = context.int_attribute("perm", tuple(reversed(range(len(shape)))))
     if sorted(order) != list(range(len(shape))):
-        raise ValueError("perm")
+        raise ValueError(f"perm is {order}; it must be a permutation of {len(shape)} axes")
     return tuple(shape[i] for i in order)
 
 
@@ -59,7 +59,7 @@ def _flatten(context: InferenceContext) -> Shape:
     shape = context.shape(0)
     axis = context.int_attribute("axis", 1)
     if not -len(shape) <= axis <= len(shape):
-        raise ValueError("axis")
+        raise ValueError(f"axis is {axis}; it must be from {-len(shape)} to {len(shape)}")
     return combine_sizes(prod, shape[:axis]), combine_sizes(prod, shape[axis:])
 
 

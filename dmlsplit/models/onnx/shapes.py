@@ -175,7 +175,7 @@ RULES: dict[str, Callable[[InferenceContext], Shape]] = {
     "GridSample": lambda context: (*context.shape(0)[:2], *context.shape(1)[1:-1]),
     "NonZero": _nonzero,
     "OneHot": _one_hot,
-    "Range": lambda context: (constants.steps(context),),
+    "Range": lambda context: (constants.range_length(context),),
     "Shape": lambda context: (
         len(context.shape_part) if context.inputs[0].shape is not None else None,
     ),

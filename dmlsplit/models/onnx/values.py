@@ -211,7 +211,10 @@ class InferenceContext(NamedTuple):
         return size
 
     def integers(self, name: str, index: int = 1) -> tuple[int, ...]:
-        """The entries of `sizes`; a ValueError if one of them is dynamic."""
+        """The entries of attribute `name` or, without it, of input `index`.
+
+        It is a ValueError if one of them is dynamic.
+        """
         sizes = self.sizes(name, index)
         numbers = tuple(size for size in sizes if isinstance(size, int))
         if len(numbers) < len(sizes):
