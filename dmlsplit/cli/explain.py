@@ -168,8 +168,15 @@ def _explain_rules(arguments: argparse.Namespace) -> int:
         fix = ". Fix: give an id that dmlsplit validate prints, such as DML-SPLIT-AXIS-RANGE"
         near = did_you_mean(unknown, RULES) or fix
         raise InvalidArgumentError(f"{unknown!r} is neither the id of a rule nor a file{near}")
-    if arguments != arguments.parser.parse_args([explain.__name__, *arguments.paths]):
-        raise InvalidArgumentError("a rule is shown without options. Fix: give only its id")
+    without_options = arguments.parser.parse_args([explain.__name__, *arguments.paths])
+    if set_options := [
+        f"--{name.replace('_', '-')}"
+        for name, value in vars(arguments).items()
+        if name != "options" and value != getattr(without_options, name)
+    ]:
+        raise InvalidArgumentError(
+            f"{' and '.join(set_options)} cannot be given with a rule. Fix: give only its id"
+        )
     _print_page("\n".join(rule_page(RULES[rule]) for rule in ids))
     return EXIT_OK
 

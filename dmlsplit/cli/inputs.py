@@ -258,7 +258,10 @@ def _option_scan(arguments: argparse.Namespace) -> Scan | None:
                 "--feature-level"
             )
     if arguments.dim:
-        raise InvalidArgumentError("--dim applies to ONNX models only; give numbers in --sizes")
+        given = ", ".join(f"{name}={size}" for name, size in arguments.dim)
+        raise InvalidArgumentError(
+            f"--dim is {given}; it applies to ONNX models only. Fix: give numbers in --sizes"
+        )
     from dmlsplit.models.discovery import Scan, option_site
 
     return Scan((option_site(*values.values()),), ())

@@ -77,7 +77,7 @@ def check_output_files(arguments: argparse.Namespace) -> None:
         inputs = [Path(path) for path in arguments.paths if Path(path).is_file()]
         refuse_inputs(Path(file), inputs)
     if arguments.baseline == STDOUT:
-        raise InvalidArgumentError("--baseline is '-'; it must be a file")
+        raise InvalidArgumentError("--baseline is '-'; it must be a file, such as known.json")
 
 
 def is_one_file(paths: Sequence[str]) -> bool:

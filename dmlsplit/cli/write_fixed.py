@@ -71,7 +71,10 @@ def check_write_fixed(arguments: argparse.Namespace) -> None:
             f"--write-fixed is {fixed!r}; it must be a file whose name ends in .onnx"
         )
     if not _is_onnx(arguments.paths[0]):
-        raise InvalidArgumentError("--write-fixed needs .onnx files; it rewrites no others")
+        raise InvalidArgumentError(
+            f"--write-fixed is given for {arguments.paths[0]}; it rewrites .onnx files only. "
+            "Fix: omit it"
+        )
     from dmlsplit.models.onnx.scanner import check_output
 
     # An error should come before the scan, which may take a while. `write_fixed` checks again.
@@ -80,12 +83,11 @@ def check_write_fixed(arguments: argparse.Namespace) -> None:
 
 def _check_folder(arguments: argparse.Namespace, folder: Path) -> None:
     """Refuse a folder, or outputs in it, that cannot be written."""
-    if _is_onnx(folder.name) and not folder.is_dir():
+    if not folder.is_dir() and (folder.exists() or _is_onnx(folder.name)):
         raise InvalidArgumentError(
-            f"--write-fixed is {str(folder)!r}; for several models, it must be a folder"
+            f"--write-fixed is {str(folder)!r}, a file; for several models, it must be a folder, "
+            "such as fixed"
         )
-    if folder.exists() and not folder.is_dir():
-        raise InvalidArgumentError(f"--write-fixed is {str(folder)!r}, a file; name a folder")
     from dmlsplit.lint.fix.outputs import check_output_paths
 
     outputs = _output_paths(arguments)

@@ -109,7 +109,8 @@ def check_types(
     if data is not None and data not in operator.data_types:
         allowed = ", ".join(sorted(accepted.name for accepted in operator.data_types))
         bfloat = data is ElementType.BFLOAT16
-        fix = "BFLOAT16 needs opset 13 for Split, 24 for SplitToSequence" if bfloat else ""
+        needed = "BFLOAT16 needs 13 for Split, 24 for SplitToSequence"
+        fix = f"raise the opset: {needed}" if bfloat else ""
         refuse(operator, f"the data type is {data.name}", f"it must be one of {allowed}", fix)
     split_types = operator.split_types
     if data is not None and operator.since == 1:
@@ -162,13 +163,15 @@ def node_arguments(
     instance("operator", operator, OperatorVersion)
     for name in instance("attributes", attributes, Mapping):  # type: ignore[type-abstract]
         if name not in operator.attributes:
-            fix = "since opset 13, sizes are the second input" if name == "split" else ""
+            sizes_fix = "give the sizes as the second input, as opset 13 and later want them"
+            fix = sizes_fix if name == "split" else "remove it"
             allowed = f"allowed attributes: {', '.join(operator.attributes)}"
             refuse(operator, f"attribute {name!r} is set", allowed, fix)
     limit = 2 if operator.split_types else 1
     values = sequence("inputs", inputs, "arrays")
     if len(values) + 1 > limit:
-        fix = "" if operator.split_types else "before opset 13, sizes are the attribute 'split'"
+        sizes_fix = "give the sizes as the attribute 'split', as opsets before 13 want them"
+        fix = "remove the others" if operator.split_types else sizes_fix
         refuse(operator, f"the node has {len(values) + 1} inputs", f"at most {limit} allowed", fix)
     length_input = next(iter(values), None)
     if length_input is not None and "split" in attributes:

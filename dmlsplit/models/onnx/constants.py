@@ -61,7 +61,7 @@ def _small_sizes(context: InferenceContext, shape: Shape) -> list[int]:
     sizes = [size for size in shape if isinstance(size, int)]
     # Without elements, a size may still be large, and its indices would fill the memory.
     if len(sizes) < len(shape):
-        raise ValueError("dynamic")
+        raise ValueError(f"the shape {list(shape)} is dynamic")
     if (count := math.prod(size or 1 for size in sizes)) > MAX_CONSTANT_ELEMENTS:
         limit = f"dmlsplit computes with at most {MAX_CONSTANT_ELEMENTS:,}"
         raise LimitError(f"a constant of {count:,} elements; {limit}")
@@ -81,7 +81,7 @@ def _as_stored(item: Item, element_type: ElementType) -> Item:
         element_type not in _INTEGER_BITS
         or abs(integer := int(item)) >> _INTEGER_BITS[element_type] - 1
     ):
-        raise ValueError("the type may not hold it")
+        raise ValueError(f"{element_type.name} may not hold {item}")
     return integer
 
 
@@ -148,7 +148,7 @@ def _concat(context: InferenceContext, sizes: _Sizes) -> _Items:
 def _element_wise(context: InferenceContext, sizes: _Sizes) -> _Items:
     """The results of an operator of `_ARITHMETIC`; None where an operand is not known."""
     if context.int_attribute("fmod", 0):
-        raise ValueError("another remainder than Python's")
+        raise ValueError("fmod is not 0: another remainder than Python's")
     compute = _ARITHMETIC[context.node.op_type]
     rows = zip(
         *(_broadcast(context, index, sizes) for index in range(len(context.inputs))), strict=True
@@ -165,7 +165,7 @@ def _reduce(context: InferenceContext, sizes: _Sizes) -> _Items:
     """The one result of an operator of `_REDUCTIONS`."""
     items, _ = _small_input(context, 0)
     if math.prod(sizes) != 1:
-        raise ValueError("several results")
+        raise ValueError(f"the result has the shape {list(sizes)}; only single results are reduced")
     is_known = not any(isinstance(item, str | None) for item in items)
     return (_REDUCTIONS[context.node.op_type](items) if is_known else None,)
 
@@ -206,7 +206,7 @@ def nonzero_indices(context: InferenceContext) -> list[tuple[int, ...]]:
     """The indices of elements that are not zero."""
     items, shape = _small_input(context, 0)
     if any(isinstance(item, str | None) for item in items):
-        raise ValueError("dynamic")
+        raise ValueError("an element of input 0 is not known")
     return list(compress(product(*map(range, shape)), items))
 
 

@@ -23,7 +23,7 @@ def _broadcast_size(sizes: tuple[Size, ...]) -> Size:
     wide = set(sizes) - {1}
     numbers = {size for size in wide if isinstance(size, int)}
     if len(numbers) > 1:
-        raise ValueError("sizes do not broadcast")
+        raise ValueError(f"sizes {sorted(numbers)} do not broadcast")
     # A dynamic size beside a number above 1 must be that number, or 1.
     if numbers:
         return numbers.pop()
@@ -35,7 +35,7 @@ def _matmul(context: InferenceContext) -> Shape:
     first = context.shape(0)
     second = context.shape(3 if context.node.op_type == "QLinearMatMul" else 1)
     if not first or not second:
-        raise ValueError("a scalar")
+        raise ValueError("an input is a scalar; both must have a dimension")
     rows = first[-2:-1]
     columns = second[-1:] if len(second) > 1 else ()
     return (*_broadcast(first[:-2], second[:-2]), *rows, *columns)
@@ -91,7 +91,7 @@ def _einsum(context: InferenceContext) -> Shape:
     """After Einsum: without an arrow, the letters that occur once, in alphabetical order."""
     terms, arrow, result = context.text("equation").replace(" ", "").partition("->")
     if "." in terms:
-        raise ValueError("an ellipsis")
+        raise ValueError(f"the equation {terms!r} has an ellipsis, which is not followed")
     sizes: dict[str, Size] = {}
     for term, shape in zip(terms.split(","), context.shapes, strict=True):
         for letter, size in zip(term, shape, strict=True):

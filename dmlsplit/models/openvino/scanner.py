@@ -77,7 +77,7 @@ class _Node(NamedTuple):
             source = self.input_layer(0, layer)
             layer = source if source and source.type == "Const" else layer
         if layer is None:
-            raise InvalidArgumentError(f"no edge leads to its input {name}")
+            raise InvalidArgumentError(f"no edge leads to its input {name}; a Const must feed it")
         if layer.type != "Const":
             text = f"{name} is dynamic: it is computed by {layer.type[:40]!r}"
             cause = Cause.AXIS if name == "axis" else Cause.LENGTHS
@@ -213,7 +213,8 @@ def _data_type(node: _Node) -> TensorDataType | None:
         return None
     if precision.upper() not in _CARRIERS:
         raise InvalidArgumentError(
-            f"data has type {precision[:20]!r}, whose elements DirectML cannot carry"
+            f"data has type {precision[:20]!r}, whose elements DirectML cannot carry; it must be "
+            f"one of {', '.join(_CARRIERS)}"
         )
     return _CARRIERS[precision.upper()]
 
@@ -260,7 +261,8 @@ def _check_outputs(node: _Node, pieces: int) -> None:
     outputs = len(node.layer.outputs)
     if pieces != outputs:
         raise InvalidArgumentError(
-            f"it makes {counted(pieces, 'piece')}; the layer has {counted(outputs, 'output')}"
+            f"it makes {counted(pieces, 'piece')}; the layer has {counted(outputs, 'output')}, and "
+            "must have as many as pieces"
         )
 
 
