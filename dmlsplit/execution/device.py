@@ -86,7 +86,7 @@ class Device:
 
     @property
     def name(self) -> str:
-        """``cpu`` or ``cuda:N``."""
+        """The name of the device: ``cpu`` or ``cuda:N``, with the number that CUDA gives it."""
         return self._backend.device
 
     def check_feature_levels(self, requested: Iterable[FeatureLevel | str | int]) -> FeatureLevel:
@@ -100,7 +100,7 @@ class Device:
         Returns
         -------
         FeatureLevel
-            As MaxSupportedFeatureLevel (Microsoft, "DML_FEATURE_DATA_FEATURE_LEVELS").
+            DirectML's MaxSupportedFeatureLevel (Microsoft, "DML_FEATURE_DATA_FEATURE_LEVELS").
 
         Raises
         ------

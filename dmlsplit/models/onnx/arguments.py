@@ -45,17 +45,17 @@ class Arguments:
     axis : int
         The axis as given; may be negative.
     split : tuple of int, int, Lengths or None
-        Size of each output, or the chunk size of SplitToSequence.
+        Size of each output, or the chunk size of SplitToSequence; None if neither is given.
     num_outputs : int or None
-        The attribute of Split-18.
+        The attribute of Split-18; None if it is not set.
     keepdims : bool
-        Whether the outputs of SplitToSequence keep the axis.
+        Whether keepdims of SplitToSequence is not 0; true for Split.
     output_count : int or None
         Number of outputs; None for a sequence.
     assumed : tuple of str
-        Choices that the operator's specification leaves open.
+        Choices that the operator's specification leaves open, one sentence each.
     split_type : ElementType or None
-        Data type of the sizes, if they are an array.
+        Data type of the sizes, if they are an array; None for other sizes.
 
     See Also
     --------
@@ -81,7 +81,10 @@ class Arguments:
 
     @property
     def sized_by(self) -> str:
-        """What gives the number of pieces, as in `dmlsplit.frontends.SplitSite`."""
+        """What gives the number of pieces: ``split``, ``chunk``, ``num_outputs`` or ``outputs``.
+
+        ``chunk`` is a scalar split; ``outputs`` means that there is nothing else.
+        """
         if isinstance(self.split, int):
             return "chunk"
         if self.split is not None:
@@ -90,7 +93,10 @@ class Arguments:
 
     @property
     def keeps_axis(self) -> bool | None:
-        """Whether the pieces keep the axis, as in `dmlsplit.frontends.SplitSite`."""
+        """Whether the pieces keep the axis.
+
+        None for keepdims=0 beside a scalar split, which ONNX and ONNX Runtime read differently.
+        """
         if self.keepdims or isinstance(self.split, tuple):
             return True
         return False if self.split is None else None
