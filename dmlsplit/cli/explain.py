@@ -257,7 +257,8 @@ def _picture(splits: Sequence[tuple[str, "SplitOperatorDesc"]]) -> str:
             f"--svg draws one split, not {len(splits)}. Fix: give one file, and choose a "
             "split with --node"
         )
-    return svg_picture(splits[0][1]).rstrip("\n")
+    ((_, desc),) = splits
+    return svg_picture(desc).rstrip("\n")
 
 
 def _sites_named(sites: Sequence["SplitSite"], name: str | None) -> Sequence["SplitSite"]:

@@ -290,7 +290,10 @@ def _folder_changes(folder: str, fates: dict[str, _Model]) -> list[str]:
     """How many models were written, then a line for each."""
     counts = Counter(model.fate for model in fates.values())
     totals = [f"{counts[fate]} {text}" for fate, text in _FATES.items() if counts[fate]]
-    splits = [split for m in fates.values() if m.rewriting for split in m.rewriting.replaced]
+    splits: list[Replacement] = []
+    for model in fates.values():
+        if model.rewriting:
+            splits += model.rewriting.replaced
     comparison = f"; {_comparison(splits)}" if splits else ""
     head = f"{folder}: {counted(len(fates), 'model')}: {'; '.join(totals)}{comparison}"
     return [head, *(f"{file}: {model.text}" for file, model in fates.items())]

@@ -86,7 +86,7 @@ class Device:
 
     @property
     def name(self) -> str:
-        """The name of the device: ``cpu`` or ``cuda:N``, with the number that CUDA gives it."""
+        """The name of the device, ``cpu`` or ``cuda:N`` with the number that CUDA gives it."""
         return self._backend.device
 
     def check_feature_levels(self, requested: Iterable[FeatureLevel | str | int]) -> FeatureLevel:

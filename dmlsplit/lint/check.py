@@ -155,7 +155,8 @@ def _with_remedies(verdict: Verdict, remedies: Remedies) -> Verdict:
     if verdict.outcome is Outcome.UNKNOWN and remedies.fixes:  # so that all formats give the same
         fix = remedies.fixes[0]
         diagnostics = tuple(
-            replace(v, fix=fix) if v.rule.id == "SPLIT-NODE-UNKNOWN" else v for v in diagnostics
+            replace(reason, fix=fix) if reason.rule.id == "SPLIT-NODE-UNKNOWN" else reason
+            for reason in diagnostics
         )
     return replace(verdict, diagnostics=diagnostics, **remedies._replace(notes=notes)._asdict())
 

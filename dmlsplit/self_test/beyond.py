@@ -92,10 +92,12 @@ def _compare_far(near: Case, far: Case, backend: Backend, memory: Memory) -> Cas
     if spread is None:
         return None
     data = near.data()
-    pitch = near.source.strides[0]
-    for number in range(near.shape[0]):
-        block = data[number * pitch :][:pitch]
-        memory.write(spread, block, number * far.source.strides[0])
+    slice_count, *_ = near.shape
+    near_stride, *_ = near.source.strides
+    far_stride, *_ = far.source.strides
+    for number in range(slice_count):
+        slice_data = data[number * near_stride :][:near_stride]
+        memory.write(spread, slice_data, number * far_stride)
     return compare(near, backend.compile(far.geometry).bind, memory, spread.address)
 
 

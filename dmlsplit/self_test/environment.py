@@ -132,12 +132,13 @@ def _ownership_check(device_number: int) -> Check:
         owners = [loaded.device_of(buffer.address) for buffer in buffers]
     except DmlError as error:
         return Check("owners", CheckState.WARN, f"not tested: {one_line(error)}")
-    if owners == numbers:
-        one_device = "" if owners[1:] else "; there is one device"
-        text = f"CUDA names the device that owns an address{one_device}"
-        return Check("owners", CheckState.OK, text)
-    text = f"CUDA says that memory of devices {numbers} is of {owners}. Fix: hide the other by "
-    return Check("owners", CheckState.FAIL, f"{text}CUDA_VISIBLE_DEVICES")
+    if owners != numbers:
+        problem = f"CUDA says that memory of devices {numbers} is of {owners}"
+        fix = "Fix: hide the other by CUDA_VISIBLE_DEVICES"
+        return Check("owners", CheckState.FAIL, f"{problem}. {fix}")
+    one_device = "; there is one device" if len(numbers) == 1 else ""
+    text = f"CUDA names the device that owns an address{one_device}"
+    return Check("owners", CheckState.OK, text)
 
 
 def _cache() -> Check:

@@ -52,12 +52,11 @@ def compile_programs(device_number: int, cases: Iterable[Case]) -> Programs:
     loaded = driver.load()
     begin = perf_counter()
     limits = loaded.limits(device_number)
-    names_by_source = {
-        specialization.code.source: specialization.code.kernel
-        for case in cases
-        for launch in planned(case, limits)
-        for specialization in (launch, *launch.siblings())
-    }
+    names_by_source: dict[str, str] = {}
+    for case in cases:
+        for launch in planned(case, limits):
+            for specialization in (launch, *launch.siblings()):
+                names_by_source[specialization.code.source] = specialization.code.kernel
     kernels = [
         loaded.kernels.load(device_number, source, name) for source, name in names_by_source.items()
     ]

@@ -120,7 +120,7 @@ class SelfTest:
 
     @property
     def digest(self) -> str:
-        """A digest of all bytes of all outputs: 16 hexadecimal digits, from SHA-256.
+        """A digest of all bytes of all outputs, the first 16 hexadecimal digits of a SHA-256.
 
         It is the same on every device that computes the same splits right.
         """
@@ -130,7 +130,7 @@ class SelfTest:
     def to_json(self) -> str:
         """The report as JSON, which contains no path, host name or user name.
 
-        `dmlsplit selftest -o report.json` writes it.
+        ``dmlsplit selftest -o report.json`` writes it.
         """
         return json.dumps(_record(self), indent=2)
 

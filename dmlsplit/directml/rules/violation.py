@@ -70,7 +70,7 @@ class Violation:
 
     @property
     def severity(self) -> Severity:
-        """How bad it is: ``error``, ``defect``, ``warning`` or ``note``.
+        """How bad it is, ``error``, ``defect``, ``warning`` or ``note``.
 
         An error is a broken rule of DirectML or of a runtime, a defect a known bug of DirectML.
         """
@@ -83,7 +83,7 @@ class Violation:
 
     @property
     def hint(self) -> str:
-        """How to comply: `fix`, or else the hint of the rule."""
+        """How to comply, which is `fix` or else the hint of the rule."""
         return self.fix or self.rule.hint
 
     @property

@@ -86,17 +86,20 @@ def compared_replacement(split: Replacement) -> Replacement:
     """
     site = split.site
     result = compare_apart(_pair(split))
-    if wrong := _above_zero(result.different):
+    for wrong_shape in _above_zero(result.different):
         raise InvalidArgumentError(
             f"{address(site)}: its replacement gives another result for an input of "
-            f"{tuple(wrong[0])}. This is a bug of dmlsplit; please report it"
+            f"{tuple(wrong_shape)}. This is a bug of dmlsplit; please report it"
         )
     if _above_zero(result.failed) or _above_zero(result.unsupported):
         raise UnsupportedError(f"it cannot be compared with its replacement: {result.error}")
-    fails_at_zero = result.different or result.failed or result.unsupported
-    smallest = None if is_static(site.shape or ()) else 1 if fails_at_zero else 0
+    smallest_size = None
+    if not is_static(site.shape or ()):
+        # What is left of these is about inputs without elements.
+        fails_at_zero = result.different or result.failed or result.unsupported
+        smallest_size = 1 if fails_at_zero else 0
     return split._replace(
-        input_count=len(result.equal), runtime=result.runtime, smallest_size=smallest
+        input_count=len(result.equal), runtime=result.runtime, smallest_size=smallest_size
     )
 
 

@@ -147,11 +147,12 @@ def _split_finding(assessment: Assessment, verdict: Verdict) -> Finding:
     site = verdict.site
     reasons = group_diagnostics(verdict)
     status = _status(assessment, verdict, [reason for reason, _ in reasons])
-    title = str(verdict.outcome)
-    if status in ("remark", "note"):
-        title = ", ".join(dict.fromkeys(reason.rule.id for reason, _ in reasons))
+    rule_ids = ", ".join(dict.fromkeys(reason.rule.id for reason, _ in reasons))
+    title = rule_ids if status in ("remark", "note") else str(verdict.outcome)
     head = f"{site.operator} {verdict.target.where}: {outcome_of(verdict)}"
-    details = [f"{e.rule.id}: {printable(e.message)}{others}" for e, others in reasons]
+    details = [
+        f"{reason.rule.id}: {printable(reason.message)}{others}" for reason, others in reasons
+    ]
     details += fix_lines(verdict)
     name = location(site)
     fix = verdict.fix
@@ -206,7 +207,7 @@ def _status(assessment: Assessment, verdict: Verdict, reasons: Sequence[Violatio
 
 def _defect_finding(assessment: Assessment, file: str, splits: _Affected) -> Finding:
     """A defect with a line for each split; the last one counts those that are left out."""
-    defect = splits[0][1]
+    (_, defect), *_ = splits
     sites = [site for site, _ in splits]
     head = f"may affect {counted(len(sites), 'split')}: {defect.rule.wording}"
     remarks = [printable(violation.found) for _, violation in splits]

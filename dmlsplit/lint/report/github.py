@@ -37,8 +37,8 @@ def _command(alike: Sequence[Finding]) -> str:
     def value(text: str) -> str:
         return escaped(printable(text)).replace(":", "%3A").replace(",", "%2C")
 
-    finding = alike[0]
-    others = [address(other.sites[0]) for other in alike[1:] if other.sites]
+    finding, *others_alike = alike
+    others = [address(other.sites[0]) for other in others_alike if other.sites]
     kind = {"failed": "error", "note": "notice"}.get(finding.status, "warning")
     where = f",file={value(with_slashes(finding.file))},line=1" if finding.file else ""
     # The subject of a defect ends with its rule, which the headline continues.

@@ -7,6 +7,7 @@ from typing import Any
 
 from dmlsplit import __version__
 from dmlsplit.directml.operator import SplitOperatorDesc
+from dmlsplit.directml.rules.rule import Rule
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.directml.tensor import TensorDesc
 from dmlsplit.lint.runtimes import version_text
@@ -26,11 +27,9 @@ def json_report(assessment: Assessment) -> str:
     target = assessment.target
     splits = (verdict.diagnostics for verdict in assessment.verdicts)
     models = (model.diagnostics for model in assessment.models)
-    rules = {
-        rule.id: _fields(rule, "sentence", "basis", "source", "hint")
-        | {"hresult": _hresult(rule.hresult)}
-        for rule in (v.rule for v in chain(assessment.diagnostics, *splits, *models))
-    }
+    violations = chain(assessment.diagnostics, *splits, *models)
+    rules = {rule.id: _rule(rule) for rule in (violation.rule for violation in violations)}
+    harmed = [verdict for verdict in assessment.verdicts if verdict.defects]
     return json.dumps(
         {
             "schema": SCHEMA,
@@ -40,7 +39,7 @@ def json_report(assessment: Assessment) -> str:
                 "diagnostics": list(map(_diagnostic, assessment.diagnostics)),
             },
             "summary": {str(name): count for name, count in assessment.counts.items()}
-            | {"numbers may be wrong": sum(bool(v.defects) for v in assessment.verdicts)},
+            | {"numbers may be wrong": len(harmed)},
             "rules": rules,
             "splits": [_split(verdict, target) for verdict in assessment.verdicts],
             "models": list(map(_model, assessment.models)),
@@ -48,6 +47,12 @@ def json_report(assessment: Assessment) -> str:
         },
         indent=2,
     )
+
+
+def _rule(rule: Rule) -> dict[str, Any]:
+    """A rule that something breaks."""
+    fields = _fields(rule, "sentence", "basis", "source", "hint")
+    return fields | {"hresult": _hresult(rule.hresult)}
 
 
 def _target(target: Target) -> dict[str, Any]:

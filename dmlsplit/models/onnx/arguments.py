@@ -81,7 +81,7 @@ class Arguments:
 
     @property
     def sized_by(self) -> str:
-        """What gives the number of pieces: ``split``, ``chunk``, ``num_outputs`` or ``outputs``.
+        """What gives the number of pieces, ``split``, ``chunk``, ``num_outputs`` or ``outputs``.
 
         ``chunk`` is a scalar split; ``outputs`` means that there is nothing else.
         """
@@ -329,15 +329,18 @@ def _split_argument(operator: OperatorVersion, split: Any) -> SplitArgument:
         if chunk < 1:
             refuse(operator, f"the chunk size, a scalar split, is {chunk}", "it must be at least 1")
         return chunk
-    values = split.tolist() if hasattr(split, "tolist") else split
+    entries = split.tolist() if hasattr(split, "tolist") else split
     with prefix_errors(str(operator)):
         if ElementType.FLOAT in operator.split_types:
-            # In Split-1, the sizes have the data's floating type.
-            entries = sequence("split", values, "integers")
-            values = [int(n) if isinstance(n, float) and n.is_integer() else n for n in entries]
-        sizes = integers("split", values)
-    negative = next((i for i, size in enumerate(sizes) if size < 0), None)
-    if negative is not None:
-        problem = f"split[{negative}] is {sizes[negative]}"
-        refuse(operator, problem, "it must be at least 0", "write out the size that -1 stands for")
+            entries = list(map(_whole_number, sequence("split", entries, "integers")))
+        sizes = integers("split", entries)
+    for index, size in enumerate(sizes):
+        if size < 0:
+            fix = "write out the size that -1 stands for"
+            refuse(operator, f"split[{index}] is {size}", "it must be at least 0", fix)
     return sizes
+
+
+def _whole_number(entry: Any) -> Any:
+    """An entry of `split` in Split-1, whose sizes have the data's floating type."""
+    return int(entry) if isinstance(entry, float) and entry.is_integer() else entry

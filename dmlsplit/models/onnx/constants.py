@@ -7,7 +7,7 @@ import math
 import operator
 import struct
 from collections.abc import Callable, Sequence
-from itertools import accumulate, compress, product
+from itertools import accumulate, chain, compress, product
 from typing import Any
 
 from dmlsplit.models.limits import MAX_CONSTANT_ELEMENTS, MAX_FOLLOWED_SIZES
@@ -134,15 +134,16 @@ def _rearrange(context: InferenceContext, sizes: _Sizes) -> _Items:
 
 def _concat(context: InferenceContext, sizes: _Sizes) -> _Items:
     """Rows of each input in turn: the elements of the axis and the dimensions after it."""
-    parts = [_small_input(context, index) for index in range(len(context.inputs))]
     axis = range(len(sizes))[context.int_attribute("axis", 0)]
-    widths = [math.prod(shape[axis:]) for _, shape in parts]
-    return tuple(
-        item
-        for row in range(math.prod(sizes[:axis]))
-        for (items, _), width in zip(parts, widths, strict=True)
-        for item in items[row * width : (row + 1) * width]
-    )
+    row_count = math.prod(sizes[:axis])
+    rows_of_inputs = []
+    for index in range(len(context.inputs)):
+        items, shape = _small_input(context, index)
+        width = math.prod(shape[axis:])
+        rows = [items[row * width : (row + 1) * width] for row in range(row_count)]
+        rows_of_inputs.append(rows)
+    joined_rows = chain.from_iterable(zip(*rows_of_inputs, strict=True))
+    return tuple(chain.from_iterable(joined_rows))
 
 
 def _element_wise(context: InferenceContext, sizes: _Sizes) -> _Items:

@@ -64,8 +64,8 @@ class FixedSizes:
 
         Parameters
         ----------
-        inputs : iterable of ValueInfo
-            The inputs of the main graph.
+        inputs : iterable
+            The declarations (ONNX's ValueInfoProto) of the inputs of the main graph.
 
         Returns
         -------

@@ -53,10 +53,14 @@ def gated_splits(inputs: Sequence[Pieces]) -> Set[int]:
     if len(inputs) != 2:
         return frozenset()
     left, right = inputs
+    return _gates(left, right) | _gates(right, left)
+
+
+def _gates(gated: Pieces, others: Pieces) -> Set[int]:
+    """The splits of which `gated` has an activated piece, and `others` has another piece."""
     return {
         piece.split
-        for gate, others in ((left, right), (right, left))
-        for piece in gate
+        for piece in gated
         if piece.is_activated
         and any(other.split == piece.split and other.output != piece.output for other in others)
     }

@@ -126,9 +126,12 @@ def _scaled(context: InferenceContext, sizes: _Sizes, axes: Sequence[int]) -> _S
     if len(exact) < len(scales) or context.text("coordinate_transformation_mode")[:7] == "tf_crop":
         raise ValueError(f"scales are {list(scales)}; rounding decides the sizes")
     pairs = zip((sizes[axis] for axis in axes), exact, strict=True)
-    return [
-        int(n * scale) if isinstance(n, int) else n if scale == 1 else None for n, scale in pairs
-    ]
+    return [size if scale == 1 else _scaled_size(size, scale) for size, scale in pairs]
+
+
+def _scaled_size(size: Size, scale: float) -> Size:
+    """A size multiplied by a scale, rounded down; None if it is dynamic."""
+    return int(size * scale) if isinstance(size, int) else None
 
 
 RULES: dict[str, Callable[[InferenceContext], Shape]] = {

@@ -157,12 +157,12 @@ def _site(node: _Node, file: str, graph: str) -> SplitSite:
         sizes = _smallest(shape or (1,) * 4)
         smallest = split_descriptor(data_type or TensorDataType.FLOAT32, sizes, 0, sizes[:1])
         return replace(blank, state=Unknown(str(reason), reason.cause, smallest))
-    missing = tuple((f"dimension {i}", 1) for i, size in enumerate(shape or ()) if size is None)
-    gap = _dynamic_size_error(missing[0][0]) if missing else None
+    dynamic = [f"dimension {axis}" for axis, size in enumerate(shape or ()) if size is None]
+    gap = _dynamic_size_error(dynamic[0]) if dynamic else None
     return replace(
         blank,
-        state=lowered_state(lowering, gap, missing),
-        warnings=tuple(_warnings(node, lowering, is_static=not missing)),
+        state=lowered_state(lowering, gap, missing=[(name, 1) for name in dynamic]),
+        warnings=tuple(_warnings(node, lowering, is_static=not dynamic)),
         shape=lowering.shape,
         axis=lowering.axis,
     )
