@@ -194,7 +194,8 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
     move_path_from_ort(arguments)
     target = target_of(arguments)
     if arguments.svg not in (None, STDOUT):  # before the scan, which may take a while
-        refuse_inputs(Path(arguments.svg), [p for p in map(Path, arguments.paths) if p.is_file()])
+        inputs = [path for path in map(Path, arguments.paths) if path.is_file()]
+        refuse_inputs(Path(arguments.svg), inputs)
     scan = scan_inputs(arguments)
     sites = _sites_named(scan.sites, arguments.node)
     assessment = assess(sites, target, scan.unreadable, failing=WITHOUT_EQUIVALENT)

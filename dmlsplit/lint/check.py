@@ -108,7 +108,10 @@ def check_model(model: OnnxModel, target: Target) -> ModelVerdict | None:
     outcome = outcome_of_effects(violations)
     if outcome is None:
         return None
-    decisive = [v for v in violations if (v.effect == "unknown") == (outcome is Outcome.UNKNOWN)]
+    is_unknown = outcome is Outcome.UNKNOWN
+    decisive = [
+        violation for violation in violations if (violation.effect == "unknown") == is_unknown
+    ]
     return ModelVerdict(model.file, target, outcome, violations, hints(decisive))
 
 

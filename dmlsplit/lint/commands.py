@@ -49,7 +49,7 @@ def fixing_command(template: str, file: str, options: str) -> str:
 
 def folder_fixing_command(template: str, paths: Sequence[str], options: str) -> str:
     """A template with the command that rewrites the models of several paths into a folder."""
-    words = [word for path in paths for word in [shell_word(path)] if word is not None]
+    words = list(filter(None, map(shell_word, paths)))
     is_named = len(words) == len(paths) <= _MAX_PATHS
     return template.format(
         replace=_replace([] if is_named else ["PATHS"]),

@@ -125,8 +125,9 @@ def _ownership_check(device_number: int) -> Check:
     If it did not, arrays on another device would not be refused.
     """
     loaded = driver.load()
-    others = (other for other in range(loaded.device_count) if other != device_number)
-    numbers = [device_number, *others][:2]
+    others = [other for other in range(loaded.device_count) if other != device_number]
+    # Two devices are enough.
+    numbers = [device_number, *others[:1]]
     try:
         buffers = [GpuMemory(device).upload(np.zeros(1, np.uint8)) for device in numbers]
         owners = [loaded.device_of(buffer.address) for buffer in buffers]

@@ -30,7 +30,11 @@ def baseline_json(assessment: Assessment) -> str:
 
 def failed(assessment: Assessment) -> Iterator[Finding]:
     """The findings about splits and models that fail, and are not in the baseline."""
-    return (f for f in findings(assessment) if f.status == "failed" and f.diagnostics)
+    return (
+        finding
+        for finding in findings(assessment)
+        if finding.status == "failed" and finding.diagnostics
+    )
 
 
 def failing_count(assessment: Assessment) -> int:

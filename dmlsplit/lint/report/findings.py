@@ -70,7 +70,11 @@ class Finding(NamedTuple):
             (fingerprint, violation)
             for fingerprint, (violation, _) in zip(self.fingerprints, self.diagnostics, strict=True)
         ]
-        broken = [r for r in reasons if r[1].severity not in ("warning", "note")]
+        broken = [
+            (fingerprint, violation)
+            for fingerprint, violation in reasons
+            if violation.severity not in ("warning", "note")
+        ]
         # An unknown split that fails because of --fail-on breaks no rule.
         return broken or reasons
 

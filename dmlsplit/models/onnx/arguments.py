@@ -175,11 +175,12 @@ def node_arguments(
             refuse(operator, f"attribute {name!r} is set", allowed, fix)
     limit = 2 if operator.split_types else 1
     values = sequence("inputs", inputs, "arrays")
-    if len(values) + 1 > limit:
+    count = len(values) + 1
+    if count > limit:
         sizes_fix = "give the sizes as the attribute 'split', as opsets before 13 want them"
         fix = "remove the others" if operator.split_types else sizes_fix
-        refuse(operator, f"the node has {len(values) + 1} inputs", f"at most {limit} allowed", fix)
-    length_input = next(iter(values), None)
+        refuse(operator, f"the node has {count} inputs", f"at most {limit} allowed", fix)
+    length_input = values[0] if values else None
     if length_input is not None and "split" in attributes:
         refuse(operator, "sizes are given both as input and as attribute", "give only one")
     lengths = {} if length_input is None else {"split": length_input}

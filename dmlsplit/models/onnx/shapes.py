@@ -112,12 +112,15 @@ def _recurrent(context: InferenceContext) -> Shape:
 def _attention(context: InferenceContext) -> Shape:
     """After Attention: the query's shape, with the heads and sizes of the values."""
     query = context.shape(0)
-    value = context.shape(2)
     if len(query) == 4:
-        return (*query[:3], value[3])
-    heads = context.int_attribute("q_num_heads", 0)
-    groups = context.int_attribute("kv_num_heads", 0)
-    return (*query[:2], combine_sizes(prod, [heads, divide_size(value[2], groups)]))
+        batch, heads, length, _ = query
+        _, _, _, value_size = context.shape(2)
+        return batch, heads, length, value_size
+    batch, length, _ = query
+    _, _, value_size = context.shape(2)
+    query_heads = context.int_attribute("q_num_heads", 0)
+    value_heads = context.int_attribute("kv_num_heads", 0)
+    return batch, length, combine_sizes(prod, [query_heads, divide_size(value_size, value_heads)])
 
 
 # Element-wise operators whose output has the shape of the first input.
