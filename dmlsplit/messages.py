@@ -123,8 +123,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else plural}"
 
 
-def omitted_line(count: int, limit: int, noun: str = "") -> list[str]:
-    """The line ``... and 2 more`` after the first `limit` of `count` entries, if there are more."""
+def omitted_lines(count: int, limit: int, noun: str = "") -> list[str]:
+    """A list with the line ``... and 2 more``, for what follows the first `limit` of `count`.
+
+    It is empty if nothing follows.
+    """
     left = count - limit
     if left <= 0:
         return []

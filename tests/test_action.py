@@ -28,6 +28,8 @@ HOOKS = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text("utf-8"))
 # INT64 needs level 4_1; Windows build 19041 has 2_0.
 REFUSED = one_split(TensorProto.INT64, (6,), sizes=(2, 4), axis=0)
 ACCEPTED = one_split(TensorProto.FLOAT, (1, 1, 6, 2), sizes=(2, 4), axis=2)
+# A checkout without `lfs: true` has this text in place of a model.
+LFS_POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
 
 bash = pytest.mark.skipif(sys.platform == "win32", reason="on Windows `bash` may be that of WSL")
 
@@ -175,19 +177,38 @@ def test_the_inputs_dim_and_fail_on_reach_the_command(workspace: Path) -> None:
 
 
 @bash
-def test_wrong_usage_has_no_report_and_an_unreadable_file_has_one(workspace: Path) -> None:
-    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
-    (workspace / "m.onnx").write_text(pointer)
+def test_contradicting_options_have_no_report(workspace: Path) -> None:
+    (workspace / "m.onnx").write_text(LFS_POINTER)
     action_run = check(workspace, windows="19041", directml="1.8.0")
     assert action_run.outputs == {"status": "2"}
     assert "name different targets. Fix: give one of them" in action_run.errors
     assert action_run.summary == ""
-    for model in ("m.onnx", "report.sarif"):
-        (workspace / "report.sarif").write_text("mine")
-        before = (workspace / model).read_bytes()
-        wrong = check(workspace, windows="none", sarif=model)
-        assert (wrong.outputs, (workspace / model).read_bytes()) == ({"status": "2"}, before)
+
+
+@bash
+@pytest.mark.parametrize("sarif", ["m.onnx", "report.sarif"])
+def test_wrong_usage_replaces_neither_a_model_nor_an_older_report(
+    sarif: str, workspace: Path
+) -> None:
+    (workspace / "m.onnx").write_text(LFS_POINTER)
+    (workspace / "report.sarif").write_text("mine")
+    before = (workspace / sarif).read_bytes()
+    wrong = check(workspace, windows="none", sarif=sarif)
+    assert wrong.outputs == {"status": "2"}
+    assert (workspace / sarif).read_bytes() == before
+
+
+@bash
+def test_a_report_replaces_an_older_one(workspace: Path) -> None:
+    (workspace / "m.onnx").write_text(LFS_POINTER)
+    (workspace / "report.sarif").write_text("mine")
     assert check(workspace, sarif="report.sarif").outputs["sarif"] == "report.sarif"
+    assert "runs" in json.loads((workspace / "report.sarif").read_text())
+
+
+@bash
+def test_an_unreadable_file_has_a_report(workspace: Path) -> None:
+    (workspace / "m.onnx").write_text(LFS_POINTER)
     unread = check(workspace, annotations="false")
     assert unread.status == 2
     assert Path(unread.outputs["sarif"]).exists()

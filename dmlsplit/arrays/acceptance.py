@@ -56,11 +56,11 @@ def mismatches(
     elif any_strides:
         if _overlaps_itself(array.shape, array.strides):
             yield Mismatch("strides", array.strides, None)
-    elif not _has_strides(array, required):
+    elif not _has_required_strides(array, required):
         yield Mismatch("strides", array.strides, required.strides)
 
 
-def _has_strides(array: ArrayView, required: Requirement) -> bool:
+def _has_required_strides(array: ArrayView, required: Requirement) -> bool:
     """Whether the strides are as required, counted in elements: a wrong type may be wider."""
     # The stride of a dimension of size 1 is never used.
     dims = zip(array.shape, array.strides, required.strides, strict=True)

@@ -71,7 +71,10 @@ def allocation_error(
     failed = max(0, len(shapes) - len(list(remaining)) - 1)
     size = prod(shapes[failed]) * int(dtype.itemsize)
     if like.device == "cpu":
-        return OutOfMemoryError(f"an output of {size} bytes does not fit in memory")
+        return OutOfMemoryError(
+            f"an output of {size} bytes does not fit in memory. Fix: split a part of the array at "
+            "a time, or give out= arrays in a memory map"
+        )
     device = device_number_of(like.device)
     return driver.load().dml_error(error, device, "an output cannot be allocated", size)
 

@@ -18,7 +18,8 @@ class _Numpy(Adapter):
         dtype = array.dtype
         if dtype.hasobject:
             raise InvalidArgumentError(
-                f"{name} has data type {dtype}; Python objects cannot be split as bytes"
+                f"{name} has data type {dtype}; Python objects cannot be split as bytes. "
+                "Fix: numpy.split, or an array of another data type"
             )
         if type(array) is not np.ndarray and isinstance(array, np.ma.MaskedArray):
             raise InvalidArgumentError(

@@ -93,8 +93,9 @@ def untracked_view(tensor: Any, name: str) -> ArrayView:
     if size < needed:
         memory = "too little memory" if size else "no memory"
         raise InvalidArgumentError(
-            f"{name} has {memory}, because its storage was resized to {size} bytes. "
-            "Fix: untyped_storage().resize_(...), then fill it; with FSDP, unshard()"
+            f"{name} has {memory}: its storage was resized to {size} bytes, and must have at least "
+            f"{needed}. Fix: untyped_storage().resize_({needed}), then fill it; with FSDP, "
+            "unshard()"
         )
     if not address and end:
         raise sharing_error(tensor, name, "it has no memory")

@@ -4,7 +4,10 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 
 class DlpackArray(Protocol):
-    """An array with DLPack: of NumPy, CuPy, PyTorch, JAX and others."""
+    """An array with DLPack: of NumPy, CuPy, PyTorch, JAX and others.
+
+    Source: "Python Specification for DLPack" of the array API standard.
+    """
 
     def __dlpack__(self) -> Any: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
@@ -18,7 +21,10 @@ class StandardArray(Protocol):
 
 
 class CudaArray(Protocol):
-    """An array with the CUDA array interface, such as Numba's."""
+    """An array with the CUDA array interface, such as Numba's.
+
+    Source: "CUDA Array Interface" in Numba's documentation.
+    """
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]: ...
@@ -31,7 +37,11 @@ class DaskArray(Protocol):
 
 
 class CudaStream(Protocol):
-    """A stream with CUDA Python's protocol, such as those of CuPy 14 and PyTorch 2.10."""
+    """A stream with CUDA Python's protocol, such as those of CuPy 14 and PyTorch 2.10.
+
+    `__cuda_stream__` returns the version of the protocol, 0, and the stream's handle (CUDA Python,
+    "cuda.core.Stream").
+    """
 
     def __cuda_stream__(self) -> tuple[int, int]: ...
 

@@ -48,7 +48,8 @@ def main(
             arguments, others = build_parser().parse_known_args(line)
             if others:
                 own = arguments.command_parser
-                near = did_you_mean(others[0].partition("=")[0], own._option_string_actions)
+                option, _, _ = others[0].partition("=")
+                near = did_you_mean(option, own._option_string_actions)
                 own.error(f"{own.prog} does not accept {' '.join(others)}{near}")
             command: Callable[[argparse.Namespace], int] = arguments.command
             with wrapped_at(columns()):

@@ -168,8 +168,15 @@ def _explain_rules(arguments: argparse.Namespace) -> int:
         fix = ". Fix: give an id that dmlsplit validate prints, such as DML-SPLIT-AXIS-RANGE"
         near = did_you_mean(unknown, RULES) or fix
         raise InvalidArgumentError(f"{unknown!r} is neither the id of a rule nor a file{near}")
-    if arguments != arguments.parser.parse_args([explain.__name__, *arguments.paths]):
-        raise InvalidArgumentError("a rule is shown without options. Fix: give only its id")
+    without_options = arguments.parser.parse_args([explain.__name__, *arguments.paths])
+    if set_options := [
+        f"--{name.replace('_', '-')}"
+        for name, value in vars(arguments).items()
+        if name != "options" and value != getattr(without_options, name)
+    ]:
+        raise InvalidArgumentError(
+            f"{' and '.join(set_options)} cannot be given with a rule. Fix: give only its id"
+        )
     _print_page("\n".join(rule_page(RULES[rule]) for rule in ids))
     return EXIT_OK
 
@@ -187,7 +194,8 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
     move_path_from_ort(arguments)
     target = target_of(arguments)
     if arguments.svg not in (None, STDOUT):  # before the scan, which may take a while
-        refuse_inputs(Path(arguments.svg), [p for p in map(Path, arguments.paths) if p.is_file()])
+        inputs = [path for path in map(Path, arguments.paths) if path.is_file()]
+        refuse_inputs(Path(arguments.svg), inputs)
     scan = scan_inputs(arguments)
     sites = _sites_named(scan.sites, arguments.node)
     assessment = assess(sites, target, scan.unreadable, failing=WITHOUT_EQUIVALENT)
@@ -250,7 +258,8 @@ def _picture(splits: Sequence[tuple[str, "SplitOperatorDesc"]]) -> str:
             f"--svg draws one split, not {len(splits)}. Fix: give one file, and choose a "
             "split with --node"
         )
-    return svg_picture(splits[0][1]).rstrip("\n")
+    ((_, desc),) = splits
+    return svg_picture(desc).rstrip("\n")
 
 
 def _sites_named(sites: Sequence["SplitSite"], name: str | None) -> Sequence["SplitSite"]:

@@ -212,7 +212,8 @@ def _given_options(arguments: argparse.Namespace, targets: Mapping[str, str]) ->
 
 def windows_note(arguments: argparse.Namespace) -> str | None:
     """What the other options would mean, if an ONNX model is checked for a Windows build."""
-    if arguments.windows is None or not any(p.lower().endswith(".onnx") for p in arguments.paths):
+    has_onnx = any(path.lower().endswith(".onnx") for path in arguments.paths)
+    if arguments.windows is None or not has_onnx:
         return None
     return (
         f"note: --windows {arguments.windows} is for an application that calls DirectML "
@@ -258,7 +259,10 @@ def _option_scan(arguments: argparse.Namespace) -> Scan | None:
                 "--feature-level"
             )
     if arguments.dim:
-        raise InvalidArgumentError("--dim applies to ONNX models only; give numbers in --sizes")
+        given = ", ".join(f"{name}={size}" for name, size in arguments.dim)
+        raise InvalidArgumentError(
+            f"--dim is {given}; it applies to ONNX models only. Fix: give numbers in --sizes"
+        )
     from dmlsplit.models.discovery import Scan, option_site
 
     return Scan((option_site(*values.values()),), ())

@@ -89,8 +89,9 @@ def level_table() -> str:
         ranks = "-".join(map(str, sorted({row.minimum_dimensions, row.maximum_dimensions})))
         # f32 for FLOAT32, u16 for UINT16, i8 for INT8.
         added = sorted(row.data_types - before)
-        names = " ".join(f"{kind.name[0].lower()}{kind.bits}" for kind in added)
-        types = names if not before else f"+ {names}" if names else "same"
+        types = " ".join(f"{kind.name[0].lower()}{kind.bits}" for kind in added)
+        if before:
+            types = f"+ {types}" if added else "same"
         directml = row.directml if row.is_public else f"{row.directml}*"
         lines.append(f"{row.level!s:<5}  {directml:<8}  {windows:<26}  {ranks:<5}  {types}")
         before = row.data_types
@@ -112,7 +113,10 @@ def runtime_rows() -> Iterator[tuple[str, ...]]:
     from dmlsplit.lint.target import resolve_target
 
     table = runtime_table()
-    for release in filter(lambda release: release.has_package, table.onnxruntime):
+    releases = {release.version: release for release in table.onnxruntime}
+    for release in releases.values():
+        if not release.has_package:
+            continue
         target = resolve_target(ort=str(release))
         level = "-" if target.is_lower_bound else str(target.level)
         yield f"ONNX Runtime {release}", _text(release.directml), level, *_cells(release)
@@ -124,9 +128,9 @@ def runtime_rows() -> Iterator[tuple[str, ...]]:
         yield name, target.dll.removeprefix("DirectML "), str(target.level), opset, ir, "-"
     for package in table.packages:
         target = resolve_target(winml=version_text(package.version))
-        release = next(r for r in table.onnxruntime if r.version == package.onnxruntime.value)
+        cells = _cells(releases[package.onnxruntime.value])
         name = f"Windows ML {version_text(package.version)}"
-        yield name, _text(package.directml), str(target.level), *_cells(release)
+        yield name, _text(package.directml), str(target.level), *cells
 
 
 def _cells(release: Release) -> tuple[str, str, str]:
@@ -157,18 +161,27 @@ def runtime_records() -> dict[str, Any]:
 
     return {
         "onnxruntime": [
-            {"version": str(r), "has_package": r.has_package}
-            | {key: cell(getattr(r, key)) for key in ("directml", "opset", "ir")}
-            | {"split_versions": cell(r.provider.split_versions)}
-            | {"element_types": cell(r.provider.element_types)}
-            for r in table.onnxruntime
+            {
+                "version": str(release),
+                "has_package": release.has_package,
+                "directml": cell(release.directml),
+                "opset": cell(release.opset),
+                "ir": cell(release.ir),
+                "split_versions": cell(release.provider.split_versions),
+                "element_types": cell(release.provider.element_types),
+            }
+            for release in table.onnxruntime
         ],
         "windows_ml": [
-            {"build": w.build, "opset": cell(w.opset), "ir": cell(w.ir)} for w in table.windows_ml
+            {"build": row.build, "opset": cell(row.opset), "ir": cell(row.ir)}
+            for row in table.windows_ml
         ],
         "windows_ml_packages": [
-            {"version": version_text(p.version), "onnxruntime": version_text(p.onnxruntime.value)}
-            | {"directml": cell(p.directml)}
-            for p in table.packages
+            {
+                "version": version_text(package.version),
+                "onnxruntime": version_text(package.onnxruntime.value),
+                "directml": cell(package.directml),
+            }
+            for package in table.packages
         ],
     }

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from dmlsplit.cli import terminal
 from dmlsplit.cli.terminal import STDOUT, print_message, write_result
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.messages import MAX_SHOWN, WIDTH, counted, omitted_line, wrapped, wrapped_at
+from dmlsplit.messages import MAX_SHOWN, WIDTH, counted, omitted_lines, wrapped, wrapped_at
 
 if TYPE_CHECKING:
     from dmlsplit.lint.verdict import Assessment
@@ -77,7 +77,7 @@ def check_output_files(arguments: argparse.Namespace) -> None:
         inputs = [Path(path) for path in arguments.paths if Path(path).is_file()]
         refuse_inputs(Path(file), inputs)
     if arguments.baseline == STDOUT:
-        raise InvalidArgumentError("--baseline is '-'; it must be a file")
+        raise InvalidArgumentError("--baseline is '-'; it must be a file, such as known.json")
 
 
 def is_one_file(paths: Sequence[str]) -> bool:
@@ -131,7 +131,7 @@ def _compare(file: str, assessment: Assessment, inputs: Sequence[str]) -> None:
         return
     print_message(f"note: {counted(count, 'new finding')}; {file} has the known ones")
     names = [f"new: {each.subject}: {each.headline}" for each in failed(assessment)]
-    for line in (*names[:MAX_SHOWN], *omitted_line(len(names), MAX_SHOWN)):
+    for line in (*names[:MAX_SHOWN], *omitted_lines(len(names), MAX_SHOWN)):
         print_message(line)
 
 

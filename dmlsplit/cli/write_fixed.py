@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dmlsplit.cli.reports import is_one_file
 from dmlsplit.cli.terminal import progress_bar
 from dmlsplit.errors import DmlError, InvalidArgumentError, UnsupportedError, one_line
-from dmlsplit.messages import MAX_SHOWN, counted, omitted_line
+from dmlsplit.messages import MAX_SHOWN, counted, omitted_lines
 
 if TYPE_CHECKING:
     from dmlsplit.lint.fix.replacement import Replacement
@@ -71,7 +71,10 @@ def check_write_fixed(arguments: argparse.Namespace) -> None:
             f"--write-fixed is {fixed!r}; it must be a file whose name ends in .onnx"
         )
     if not _is_onnx(arguments.paths[0]):
-        raise InvalidArgumentError("--write-fixed needs .onnx files; it rewrites no others")
+        raise InvalidArgumentError(
+            f"--write-fixed is given for {arguments.paths[0]}; it rewrites .onnx files only. "
+            "Fix: omit it"
+        )
     from dmlsplit.models.onnx.scanner import check_output
 
     # An error should come before the scan, which may take a while. `write_fixed` checks again.
@@ -80,12 +83,11 @@ def check_write_fixed(arguments: argparse.Namespace) -> None:
 
 def _check_folder(arguments: argparse.Namespace, folder: Path) -> None:
     """Refuse a folder, or outputs in it, that cannot be written."""
-    if _is_onnx(folder.name) and not folder.is_dir():
+    if not folder.is_dir() and (folder.exists() or _is_onnx(folder.name)):
         raise InvalidArgumentError(
-            f"--write-fixed is {str(folder)!r}; for several models, it must be a folder"
+            f"--write-fixed is {str(folder)!r}, a file; for several models, it must be a folder, "
+            "such as fixed"
         )
-    if folder.exists() and not folder.is_dir():
-        raise InvalidArgumentError(f"--write-fixed is {str(folder)!r}, a file; name a folder")
     from dmlsplit.lint.fix.outputs import check_output_paths
 
     outputs = _output_paths(arguments)
@@ -175,7 +177,7 @@ def _changes(rewriting: "Rewriting", output: str) -> list[str]:
     return [
         f"{output}: {counted(len(replaced), 'split')} replaced; {_comparison(rewriting.replaced)}",
         *replaced[:MAX_SHOWN],
-        *omitted_line(len(replaced), MAX_SHOWN),
+        *omitted_lines(len(replaced), MAX_SHOWN),
         *unreplaced,
     ]
 
@@ -247,7 +249,7 @@ def _fix_model(
     except (DmlError, OSError) as error:
         return _Model("failed", f"failed: {one_line(error, with_path=isinstance(error, OSError))}")
     unreplaced = [f"{address(site)}: {reason}" for site, reason in rewriting.not_replaced]
-    why = "; ".join([*unreplaced[:1], *omitted_line(len(unreplaced), 1, "split")])
+    why = "; ".join([*unreplaced[:1], *omitted_lines(len(unreplaced), 1, "split")])
     if rewriting.written is not None:
         count = counted(len(rewriting.replaced), "split")
         text = f"{output}: {count} replaced{f'; not replaced: {why}' if why else ''}"
@@ -288,7 +290,10 @@ def _folder_changes(folder: str, fates: dict[str, _Model]) -> list[str]:
     """How many models were written, then a line for each."""
     counts = Counter(model.fate for model in fates.values())
     totals = [f"{counts[fate]} {text}" for fate, text in _FATES.items() if counts[fate]]
-    splits = [split for m in fates.values() if m.rewriting for split in m.rewriting.replaced]
+    splits: list[Replacement] = []
+    for model in fates.values():
+        if model.rewriting:
+            splits += model.rewriting.replaced
     comparison = f"; {_comparison(splits)}" if splits else ""
     head = f"{folder}: {counted(len(fates), 'model')}: {'; '.join(totals)}{comparison}"
     return [head, *(f"{file}: {model.text}" for file, model in fates.items())]

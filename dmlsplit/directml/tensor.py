@@ -233,6 +233,7 @@ class TensorDesc:
     UINT8[480,640,3] strides [2048,3,1]
     """
 
+    # Each field's name in DML_BUFFER_TENSOR_DESC is beside it.
     data_type: TensorDataType  # DataType
     sizes: tuple[int, ...]  # Sizes
     strides: tuple[int, ...] | None  # Strides

@@ -86,7 +86,7 @@ class Device:
 
     @property
     def name(self) -> str:
-        """``cpu`` or ``cuda:N``."""
+        """The name of the device, ``cpu`` or ``cuda:N`` with the number that CUDA gives it."""
         return self._backend.device
 
     def check_feature_levels(self, requested: Iterable[FeatureLevel | str | int]) -> FeatureLevel:
@@ -100,7 +100,7 @@ class Device:
         Returns
         -------
         FeatureLevel
-            As MaxSupportedFeatureLevel (Microsoft, "DML_FEATURE_DATA_FEATURE_LEVELS").
+            DirectML's MaxSupportedFeatureLevel (Microsoft, "DML_FEATURE_DATA_FEATURE_LEVELS").
 
         Raises
         ------
@@ -353,7 +353,10 @@ class CompiledOperator:
             self._prepared.split_into(*self._table.bind(array, outputs), stream)
 
     def _split_by_slices(self, array: Any, outputs: Any = None) -> list[Any] | None:
-        """`split_by_slices` of an array that is exactly as the descriptor's tensor."""
+        """`split_by_slices` of an array that is exactly as the descriptor's tensor.
+
+        None for any other array.
+        """
         if type(array) is not np.ndarray or array.shape != self._shape:
             return None
         if array.dtype != self._dtype or not array.flags.c_contiguous:

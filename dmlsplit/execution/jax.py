@@ -153,7 +153,7 @@ def _lowered(context: Any, array: Any, axis: int, sizes: Shape) -> Any:
 
 def _is_local(module: Any) -> bool:
     """Whether a callback can split: not for export, and on one device or in `jax.shard_map`."""
-    # XLA's own split can also be partitioned over devices, and exported.
+    # Elsewhere XLA's own split is used: it can also be partitioned over devices, and exported.
     axes = module.axis_context
     is_supported = tuple(module.platforms) in (("cpu",), ("cuda",))
     if module.lowering_parameters.for_export or not is_supported:

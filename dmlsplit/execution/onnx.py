@@ -97,8 +97,8 @@ def split_to_sequence(
 
     Parameters
     ----------
-    x, device
-        As in `split`.
+    x : array
+        An array of any library, of a type that the operator version accepts.
     split : int, sequence of int or array, optional
         An integer is the size of every piece, except that the last may be smaller; a list has the
         size of each piece; None means pieces of size 1. An array must be int32 or int64.
@@ -108,6 +108,8 @@ def split_to_sequence(
         0 drops the axis from the pieces. ONNX ignores it if `split` is given.
     opset : int
         11 to 23 means SplitToSequence-11; from 24, bfloat16 is allowed.
+    device : Device or str, optional
+        A `dmlsplit.Device` or its name; None means the array's own device.
 
     Returns
     -------

@@ -85,12 +85,14 @@ def split(
 
     Parameters
     ----------
-    data, device
-        As in `variadic_split`.
+    data : array
+        An array of any library and data type, contiguous or not.
     axis : int or array
         An integer, or an integer array of shape ``()``; if negative, it counts from the end.
     num_splits : int
         The number of pieces; it must divide the size of the axis.
+    device : Device or str, optional
+        A `dmlsplit.Device` or its name; None means the array's own device.
 
     Returns
     -------

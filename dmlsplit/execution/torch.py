@@ -22,7 +22,7 @@ from dmlsplit.execution.torch_operators import (
     SPLIT,
     SPLIT_OUT,
     check_outputs_by_shape,
-    checked_axis,
+    check_sizes_and_axis,
 )
 from dmlsplit.geometry import packed_byte_strides, piece_shapes
 
@@ -98,7 +98,7 @@ def _split_for_onnx(
     """Split by torch's own operators, the only ones that torch.onnx knows."""
     # A registered decomposition would help, but would make torch.compile fail if the variable CI is
     # set.
-    pieces = torch.split_with_sizes_copy(array, sizes, checked_axis(array, sizes, dim))
+    pieces = torch.split_with_sizes_copy(array, sizes, check_sizes_and_axis(array, sizes, dim))
     if out is None:
         return list(pieces)
     check_outputs_by_shape(array, sizes, dim, out)  # only the checks

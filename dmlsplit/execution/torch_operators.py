@@ -91,7 +91,7 @@ def _fake(array: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
     # Not earlier, because importing Inductor takes seconds. It calls `_fake` before it decomposes.
     for table in torch_private.inductor_decompositions():
         table.setdefault(SPLIT, _decomposed)
-    dim = checked_axis(array, sizes, dim)
+    dim = check_sizes_and_axis(array, sizes, dim)
     return [array.new_empty(shape) for shape in piece_shapes(array.shape, dim, sizes)]
 
 
@@ -99,7 +99,7 @@ def check_outputs_by_shape(
     array: Tensor, sizes: Sequence[int], dim: int, out: Sequence[Tensor]
 ) -> None:
     """Check the arguments of a split with `out`, whose tensors may have no memory."""
-    dim = checked_axis(array, sizes, dim)
+    dim = check_sizes_and_axis(array, sizes, dim)
     storages = list(map(torch_private.storage_of, (array, *out)))
     # Equal storages get one address; others are so far apart that they cannot overlap.
     starts = [(1 + storages.index(storage)) << 44 for storage in storages]
@@ -128,8 +128,11 @@ def _example_values(numbers: Sequence[int]) -> tuple[int, ...]:
     return tuple(map(torch_private.example_value, numbers))
 
 
-def checked_axis(array: Tensor, sizes: Sequence[int], dim: int) -> int:
-    """The axis from the front. The sizes, which may be symbolic, must add up to its size."""
+def check_sizes_and_axis(array: Tensor, sizes: Sequence[int], dim: int) -> int:
+    """The axis from the front; an InvalidArgumentError if the sizes do not add up to its size.
+
+    The sizes may be symbolic. No size may be negative.
+    """
     dim = axis_from_front(dim, array.dim())
     axis_size = array.shape[dim]
     check = partial(torch_private.check_with, _RefusedError)

@@ -9,7 +9,7 @@ from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
 from dmlsplit.directml.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT
 from dmlsplit.geometry import SplitGeometry, StridedCopy
-from dmlsplit.messages import counted, omitted_line, printable, wrapped
+from dmlsplit.messages import counted, omitted_lines, printable, wrapped
 
 # The most outputs, and the most launches, that are described.
 _SHOWN = 8
@@ -56,7 +56,7 @@ def _geometry_lines(desc: SplitOperatorDesc, geometry: SplitGeometry) -> Iterato
             end = f" to {start + width - 1}" if width > 1 else ""
             of_rows = "" if has_one_row else " of every row"
             yield f"{size}, {'bytes' if end else 'byte'} {start}{end}{of_rows}"
-    yield from omitted_line(geometry.output_count, _SHOWN, "output")
+    yield from omitted_lines(geometry.output_count, _SHOWN, "output")
 
 
 def _loops(piece: StridedCopy) -> str:
@@ -86,7 +86,7 @@ def _launch_lines(launches: Sequence[KernelLaunch], limits: DeviceLimits) -> Ite
             f"in flight: {counted(size, 'byte') if size else 'less than 1 byte'} per SM, "
             f"{_percent(size / limits.in_flight_bytes)} of what saturates {reference}"
         )
-    yield from omitted_line(len(launches), _SHOWN, "launch")
+    yield from omitted_lines(len(launches), _SHOWN, "launch")
 
 
 def _cost_lines(total_bytes: int, gpu: Gpu) -> Iterator[str]:

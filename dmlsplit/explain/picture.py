@@ -13,7 +13,7 @@ from xml.sax.saxutils import escape
 from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
 from dmlsplit.directml.tensor import TensorDesc
 from dmlsplit.geometry import SplitGeometry, ceil_div
-from dmlsplit.messages import counted, omitted_line
+from dmlsplit.messages import counted, omitted_lines
 
 # Lengths in pixels: the width of the picture, the margin around it, the height of a line, the gap
 # between two tensors, and the mean width of a letter in a label.
@@ -198,7 +198,7 @@ def _shapes(page: _Page, scale: float, x: float, y: int) -> Iterator[str]:
 
 def _notes(geometry: SplitGeometry, pages: list[_Page]) -> Iterator[str]:
     """What the picture leaves out; the first page is that of the input."""
-    yield from omitted_line(geometry.output_count, MAX_DRAWN_OUTPUTS, "output")
+    yield from omitted_lines(geometry.output_count, MAX_DRAWN_OUTPUTS, "output")
     source, *outputs = [page.drawn_bytes for page in pages]
     output_bytes = sum(piece.total_bytes for piece in geometry.pieces[:MAX_DRAWN_OUTPUTS])
     if source < geometry.total_bytes or sum(outputs) < output_bytes:

@@ -21,11 +21,15 @@ class Field:
 
     def error(self, allowed: str) -> InvalidArgumentError:
         """The error for a value that is not allowed."""
-        shown = repr(self.value)
-        if self.value is None or isinstance(self.value, bool):
-            shown = json.dumps(self.value)
-        elif isinstance(self.value, (dict, list)):
-            shown = "an object" if isinstance(self.value, dict) else "an array"
+        match self.value:
+            case None | bool():
+                shown = json.dumps(self.value)
+            case dict():
+                shown = "an object"
+            case list():
+                shown = "an array"
+            case _:
+                shown = repr(self.value)
         return self.invalid(f"is {shown[:60]}; it must be {allowed}")
 
     def invalid(self, problem: str) -> InvalidArgumentError:

@@ -20,6 +20,8 @@ from dmlsplit.messages import shown
 # NumPy's limits of an array.
 MAX_DIMENSIONS = 64
 MAX_BYTES = 2**63 - 1
+# The fix of a file that NumPy would not write.
+_FIX_OF_DAMAGE = "Fix: save the array again with numpy.save"
 # NumPy's limit of a header: to parse a longer literal may exhaust the stack.
 MAX_HEADER_BYTES = 10_000
 # NumPy pads headers so that the elements begin at a multiple of this.
@@ -67,7 +69,9 @@ def read_npy_header(file: IO[bytes]) -> NpyHeader:
     except OSError:
         raise
     except Exception as error:  # NumPy parses a literal; a damaged one can raise anything
-        raise InvalidArgumentError(f"is a damaged .npy file: {one_line(error)[:200]}") from None
+        raise InvalidArgumentError(
+            f"is a damaged .npy file: {one_line(error)[:200]}. {_FIX_OF_DAMAGE}"
+        ) from None
     _check(shape, dtype)
     return NpyHeader(shape, fortran_order and len(shape) > 1, dtype, file.tell())
 
@@ -82,14 +86,16 @@ def _check(shape: tuple[int, ...], dtype: np.dtype) -> None:
     are_sizes = all(type(size) is int and size >= 0 for size in shape)
     if not are_sizes or dtype.itemsize == 0 or dtype.subdtype is not None:
         raise InvalidArgumentError(
-            f"is a damaged .npy file: its shape is {shape} and its data type {dtype}"
+            f"is a damaged .npy file: its shape is {shape} and its data type {dtype}. "
+            f"{_FIX_OF_DAMAGE}"
         )
     # Like NumPy, leave out sizes of 0: the strides of an empty array must be numbers, too.
     spanned = prod(size or 1 for size in shape) * dtype.itemsize
     if len(shape) > MAX_DIMENSIONS or spanned > MAX_BYTES:
         raise InvalidArgumentError(
             f"is too large for any array: its header declares {len(shape)} dimensions, "
-            f"{shown(shape)} elements of {dtype.itemsize} bytes"
+            f"{shown(shape)} elements of {dtype.itemsize} bytes; an array has at most "
+            f"{MAX_DIMENSIONS} dimensions and 2^63 - 1 bytes. {_FIX_OF_DAMAGE}"
         )
 
 

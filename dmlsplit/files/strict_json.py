@@ -33,12 +33,18 @@ def read_json(path: Path) -> Field:
         if not path.is_file():
             raise InvalidArgumentError("is not a file")
         if path.stat().st_size > MAX_JSON_BYTES:
-            raise limit_error(f"it is larger than {MAX_JSON_BYTES >> 20} MiB")
+            size = path.stat().st_size
+            raise limit_error(
+                f"it has {size:,} bytes, and at most {MAX_JSON_BYTES:,} are read. Fix: keep large "
+                "data in files that sourcePath names"
+            )
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise unreadable_file_error(error) from None
     except UnicodeDecodeError as error:
-        raise InvalidArgumentError(f"cannot be read as UTF-8 text: {error}") from None
+        raise InvalidArgumentError(
+            f"cannot be read as UTF-8 text: {error}. Fix: save it in UTF-8"
+        ) from None
     return Field(parse_json(text), "")
 
 
@@ -62,7 +68,9 @@ def _without_comment(match: re.Match[str]) -> str:
     if text.startswith('"'):
         return text
     if text.startswith("/*") and (len(text) < 4 or not text.endswith("*/")):
-        raise InvalidArgumentError("is not JSON: a comment does not end")
+        raise InvalidArgumentError(
+            f"is not JSON: a comment does not end, {text[:24]!r}. Fix: end it with */"
+        )
     return " " + "\n" * text.count("\n")
 
 
@@ -71,7 +79,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
         ((key, _),) = Counter(key for key, _ in pairs).most_common(1)
-        raise InvalidArgumentError(f"has the key {key[:40]!r} twice in one object")
+        raise InvalidArgumentError(f"has the key {key[:40]!r} twice in one object. Fix: remove one")
     return result
 
 
@@ -81,8 +89,10 @@ def _number(text: str) -> int | float:
     if len(text) <= 1000:
         value = int(text) if text.lstrip("-").isdigit() else float(text)
     if math.isinf(value) or (isinstance(value, int) and not -(2**63) <= value <= _UINT64_MAX):
-        number = f"the number {text[:24]}"
-        raise InvalidArgumentError(f"contains {number}, which does not fit 64 bits")
+        raise InvalidArgumentError(
+            f"contains the number {text[:24]}, which does not fit 64 bits: an integer must be from "
+            "-2^63 to 2^64 - 1, and another number below 2^1024"
+        )
     return value
 
 

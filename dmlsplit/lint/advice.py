@@ -68,7 +68,7 @@ def _fixes_of_unknown(verdict: Verdict, declaration: str) -> tuple[str, ...]:
     """What makes the split known; of one that is known, how to avoid what the runtime may do."""
     if isinstance(verdict.site.state, Unknown):
         return (_fix_for_unknown(verdict.site, verdict.site.state, declaration),)
-    return hints(v for v in verdict.diagnostics if v.effect == "unknown")
+    return hints(reason for reason in verdict.diagnostics if reason.effect == "unknown")
 
 
 def _deciding_remedy(verdict: Verdict, declaration: str) -> str:
@@ -94,7 +94,9 @@ def _rewriting_advice(verdict: Verdict) -> tuple[str, str]:
     """The advice to rewrite the model, if --write-fixed can, and otherwise why it cannot."""
     site = verdict.site
     broken = verdict.errors
-    if site.format != "onnx" or not broken or any("model" not in e.rule.fixable_by for e in broken):
+    if site.format != "onnx" or not broken:
+        return "", ""
+    if any("model" not in violation.rule.fixable_by for violation in broken):
         return "", ""
     obstacle = form_of(verdict)
     if not isinstance(obstacle, Obstacle):

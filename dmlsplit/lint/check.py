@@ -108,7 +108,10 @@ def check_model(model: OnnxModel, target: Target) -> ModelVerdict | None:
     outcome = outcome_of_effects(violations)
     if outcome is None:
         return None
-    decisive = [v for v in violations if (v.effect == "unknown") == (outcome is Outcome.UNKNOWN)]
+    is_unknown = outcome is Outcome.UNKNOWN
+    decisive = [
+        violation for violation in violations if (violation.effect == "unknown") == is_unknown
+    ]
     return ModelVerdict(model.file, target, outcome, violations, hints(decisive))
 
 
@@ -155,7 +158,8 @@ def _with_remedies(verdict: Verdict, remedies: Remedies) -> Verdict:
     if verdict.outcome is Outcome.UNKNOWN and remedies.fixes:  # so that all formats give the same
         fix = remedies.fixes[0]
         diagnostics = tuple(
-            replace(v, fix=fix) if v.rule.id == "SPLIT-NODE-UNKNOWN" else v for v in diagnostics
+            replace(reason, fix=fix) if reason.rule.id == "SPLIT-NODE-UNKNOWN" else reason
+            for reason in diagnostics
         )
     return replace(verdict, diagnostics=diagnostics, **remedies._replace(notes=notes)._asdict())
 

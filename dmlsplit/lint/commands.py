@@ -12,9 +12,10 @@ from pathlib import Path
 from dmlsplit.messages import Fix
 from dmlsplit.models.site import NodePath, SplitSite, Unknown
 
-# Inside double quotes, no shell changes these; Python's own quotes hold all of them but '.
+# Words that no shell changes inside double quotes.
 _LITERAL = re.compile(r"(?!-)[\w' ./:+,@#()\[\]{}|<>&;*?~=-]{1,200}")
-_IN_PYTHON = re.compile(_LITERAL.pattern.replace("'", ""))
+# Words that are also literal inside single quotes of Python: the same characters without '.
+_PYTHON_LITERAL = re.compile(_LITERAL.pattern.replace("'", ""))
 _PYTHON = 'python -c "'
 _NEEDS_QUOTES = re.compile(r"[^\w./:+-]")
 # The most values that one command declares, and the most paths that one names.
@@ -48,7 +49,7 @@ def fixing_command(template: str, file: str, options: str) -> str:
 
 def folder_fixing_command(template: str, paths: Sequence[str], options: str) -> str:
     """A template with the command that rewrites the models of several paths into a folder."""
-    words = [word for path in paths for word in [shell_word(path)] if word is not None]
+    words = list(filter(None, map(shell_word, paths)))
     is_named = len(words) == len(paths) <= _MAX_PATHS
     return template.format(
         replace=_replace([] if is_named else ["PATHS"]),
@@ -80,7 +81,7 @@ def python_command(template: str, file: str, left: Iterable[str] = (), **words: 
 
     `left` has the words in capitals that the user has to replace.
     """
-    is_named = bool(_IN_PYTHON.fullmatch(file))
+    is_named = bool(_PYTHON_LITERAL.fullmatch(file))
     model = file if is_named else "MODEL"
     replace = _replace([*([] if is_named else ["MODEL"]), *left])
     return _filled(template, model=model, stem=_stem(model), replace=replace, **words)
@@ -98,7 +99,7 @@ def declaring_command(template: str, file: str, sites: Sequence[SplitSite]) -> F
     left: list[str] = []
     code = ""
     for site in sites[:_MAX_DECLARED]:
-        value = site.input_name if _IN_PYTHON.fullmatch(site.input_name) else None
+        value = site.input_name if _PYTHON_LITERAL.fullmatch(site.input_name) else None
         words = {
             "GRAPH": _graph(site.input_path),
             "VALUE": value,
@@ -144,7 +145,7 @@ def _graph(path: NodePath) -> str | None:
     graph = "m.graph"
     bodies = iter(path)
     for index, name, body in zip(bodies, bodies, bodies, strict=True):
-        if not _IN_PYTHON.fullmatch(str(name)):
+        if not _PYTHON_LITERAL.fullmatch(str(name)):
             return None
         named = f"for a in {graph}.node[{index}].attribute if a.name == '{name}'"
         graph = f"[[*a.graphs, a.g][{body}] {named}][0]"

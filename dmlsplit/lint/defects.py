@@ -6,7 +6,7 @@ from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.lint.advice_texts import Advice
 from dmlsplit.lint.rules import make_defect
 from dmlsplit.lint.target import Target
-from dmlsplit.messages import omitted_line
+from dmlsplit.messages import omitted_lines
 from dmlsplit.models.site import SplitSite
 
 # The most nodes that are named as combining the pieces of a split.
@@ -29,7 +29,7 @@ def defects(site: SplitSite, target: Target) -> Iterator[Violation]:
     # ONNX Runtime fuses the graph: an application that calls DirectML directly fuses none.
     if site.recombined_by and runtime and (runtime.release or ()) >= _FIRST_RECOMBINED:
         names = site.recombined_by
-        nodes = ", ".join([*names[:_MAX_NODES], *omitted_line(len(names), _MAX_NODES)])
+        nodes = ", ".join([*names[:_MAX_NODES], *omitted_lines(len(names), _MAX_NODES)])
         yield make_defect("SPLIT-DEFECT-RECOMBINED", f"its outputs are combined by {nodes}")
     is_old = target.directml is not None and target.directml < _FIRST_WITH_UNCONNECTED
     if runtime and site.unused_outputs and is_old:

@@ -143,18 +143,24 @@ def _newer_runtime_advice(opset: int, ir: int, runtime: Runtime) -> Iterator[str
     """The first releases of runtimes with DirectML that load a model for certain."""
     table = runtime_table()
     if runtime.release is None:
-        builds = [b for b in table.windows_ml if _loads(b.sure_opset, opset)]
-        builds = [b for b in builds if _loads(b.sure_ir, ir)]
-        yield from (Advice.REQUIRE_WINDOWS_BUILD.format(build=row.build) for row in builds[:1])
-    releases = [r for r in table.onnxruntime if _loads(r.opset, opset) and _loads(r.ir, ir)]
-    if packaged := [row for row in releases if row.has_package]:
-        yield Advice.USE_NEWER_RUNTIME.format(release=packaged[0])
-        return
-    versions = {row.version for row in releases}
-    packages = [p.version for p in table.packages if p.onnxruntime.value in versions]
-    yield from (
-        Advice.USE_WINDOWS_ML.format(version=version_text(package)) for package in packages[:1]
-    )
+        for windows in table.windows_ml:
+            if _loads(windows.sure_opset, opset) and _loads(windows.sure_ir, ir):
+                yield Advice.REQUIRE_WINDOWS_BUILD.format(build=windows.build)
+                break
+    releases = [
+        release
+        for release in table.onnxruntime
+        if _loads(release.opset, opset) and _loads(release.ir, ir)
+    ]
+    for release in releases:
+        if release.has_package:
+            yield Advice.USE_NEWER_RUNTIME.format(release=release)
+            return
+    versions = {release.version for release in releases}
+    for package in table.packages:
+        if package.onnxruntime.value in versions:
+            yield Advice.USE_WINDOWS_ML.format(version=version_text(package.version))
+            break
 
 
 def _loads(limit: Cell, number: int) -> bool:

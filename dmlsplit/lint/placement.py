@@ -88,7 +88,11 @@ def size_range(site: SplitSite, desc: SplitOperatorDesc, state: Unknown) -> Size
 
 def broken_at_every_size(violations: Sequence[Violation]) -> tuple[Violation, ...]:
     """The violations of a smallest descriptor that larger sizes have too."""
-    return tuple(v for v in violations if v.tensor == "InputTensor" and v.rule.at_every_size)
+    return tuple(
+        violation
+        for violation in violations
+        if violation.tensor == "InputTensor" and violation.rule.at_every_size
+    )
 
 
 def _descriptor(site: SplitSite) -> SplitOperatorDesc | None:

@@ -100,7 +100,8 @@ def _basis_sentence(rule: Rule) -> str:
 
 def _source_name(url: str) -> str:
     """A source by its publisher and its name, such as ``Microsoft, DML_TENSOR_FLAGS``."""
-    last = url.partition("#")[0].rpartition("/")[2]
+    page, _, _ = url.partition("#")
+    _, _, last = page.rpartition("/")
     if "learn.microsoft.com" in url:
         name = re.sub(r"^(ns|ne|nf)-directml-", "", last)
         return f"Microsoft, {name.upper() if name.startswith('dml_') else name}"
@@ -109,7 +110,8 @@ def _source_name(url: str) -> str:
     if "github.com" in url:
         return last
     publisher = "ONNX Runtime" if "onnxruntime.ai" in url else "ONNX"
-    return f"{publisher}, {last.removesuffix('.html').rpartition('__')[2]}"
+    _, _, operator = last.removesuffix(".html").rpartition("__")
+    return f"{publisher}, {operator}"
 
 
 def example_of(rule: Rule) -> Example:
@@ -119,9 +121,9 @@ def example_of(rule: Rule) -> Example:
     """
     if rule.example is not None:
         return rule.example
-    broken = rule.broken[0]
-    kept = (rule.kept or [Sample("", modified_split, _NEWEST)])[0]
-    first = validate(broken.desc, broken.level).violations[0]
+    broken, *_ = rule.broken
+    kept, *_ = rule.kept or [Sample("", modified_split, _NEWEST)]
+    first, *_ = validate(broken.desc, broken.level).violations
     if "level" in rule.fixable_by:
         accepted = _model_text(broken.desc, str(minimum_feature_level(broken.desc)))
         return Example("onnx", _model_text(broken.desc, broken.level), accepted, first.message)

@@ -57,7 +57,7 @@ def make_violation(
 ) -> Violation:
     """The violation of a rule, from a field, its value and what is allowed, or a whole `text`.
 
-    The tensor is empty for a node or a target. The arguments are as in `Violation`.
+    The tensor is empty for a node or a target. `Violation` says what the arguments mean.
     """
     return Violation(
         RULES[rule_id], tensor, field, found, allowed, text=text, fix=fix, own_effect=effect

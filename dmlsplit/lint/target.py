@@ -262,11 +262,11 @@ def _ort_release(text: str) -> Release:
 def _windows_ml_target(text: str) -> Target:
     """The Windows ML that ``--winml`` names: that of a Windows build, or a package."""
     table = runtime_table()
-    if not re.fullmatch(r"[0-9]{1,3}\.[0-9]{1,3}(\.[0-9]{1,9})*", text.strip()) or re.fullmatch(
-        _BUILD, text.strip()
-    ):
+    word = text.strip()
+    is_version = re.fullmatch(r"[0-9]{1,3}\.[0-9]{1,3}(\.[0-9]{1,9})*", word)
+    if not is_version or re.fullmatch(_BUILD, word):
         return _windows_build_target(build_number("--winml", text), table.windows_ml)
-    package_version = version(text.strip())[:2]
+    package_version = version(word)[:2]
     package = next((row for row in table.packages if row.version == package_version), None)
     if package is None:
         packages = ", ".join(version_text(row.version) for row in table.packages)
@@ -274,7 +274,8 @@ def _windows_ml_target(text: str) -> Target:
             f"--winml is {text}; it must be one of the packages {packages}, or a Windows build "
             "such as 22621"
         )
-    release = next(r for r in table.onnxruntime if r.version == package.onnxruntime.value)
+    releases = {release.version: release for release in table.onnxruntime}
+    release = releases[package.onnxruntime.value]
     dll = _dll_target(package.directml.value)
     name = f"Windows ML {version_text(package_version)} with ONNX Runtime {release}"
     return Target(dll.level, dll.dll, _runtime(name, release), dll.directml)

@@ -203,7 +203,8 @@ class Assessment:
     @property
     def targets(self) -> tuple[Target, ...]:
         """The targets of the verdicts, in their order."""
-        return tuple(dict.fromkeys(v.target for v in self.verdicts)) or (self.target,)
+        targets = tuple(dict.fromkeys(verdict.target for verdict in self.verdicts))
+        return targets or (self.target,)
 
     @property
     def counts(self) -> dict[Outcome, int]:

@@ -137,7 +137,8 @@ class Unknown:
         rank 4, which every level accepts. So a level that refuses its data type, rank or number of
         elements refuses the node for every size.
     pieces : tuple of int, or None
-        As in `Known`; None if they are not known either.
+        The sizes of the outputs along the axis, empty outputs included; None if they are not known
+        either.
     missing : tuple of (str, int)
         The sizes of a model's inputs that would make it known, each with a value that suits every
         split of the file: names of dimensions, or ``INPUT.AXIS`` in ONNX. For computed split
@@ -263,7 +264,7 @@ class SplitSite:
     input_name : str
         The name of the value that is split, in ONNX.
     input_path : tuple of int or str
-        The path to the graph that has this value, as in `path`.
+        The path to the graph that has this value, with which `path` begins.
     unused_outputs : tuple of int
         The indices of the outputs that no node and no graph output of the model uses.
     recombined_by : tuple of str
@@ -349,14 +350,17 @@ class SplitSite:
 
     @property
     def lacks_count(self) -> bool:
-        """Whether it has neither sizes nor num_outputs, although ONNX asks for them since 18."""
+        """Whether it has neither sizes nor num_outputs, one of which Split-18 must have.
+
+        Source: "Split" in ONNX's docs/Operators.md.
+        """
         if self.sized_by != "outputs" or self.makes_sequence:
             return False
         return int(self.operator.rpartition("-")[2]) >= 18
 
     @property
     def dynamic_dimensions(self) -> tuple[str, ...]:
-        """The names of the dynamic dimensions of the input."""
+        """The names of the dynamic dimensions of the input, in order; VALUE.AXIS without a name."""
         return tuple(
             dimension_name(self.input_name, axis, size)
             for axis, size in enumerate(self.shape or ())

@@ -63,9 +63,9 @@ def large_cases() -> Iterator[Case]:
 
 
 def compare_beyond(backend: Backend, memory: Memory) -> Iterator[CaseResult | Check]:
-    """Compare all of these splits for which there is room, and say for how many there is not.
+    """Compare the splits beyond 4 GiB that fit the memory; a last check counts the others.
 
-    Only inputs are beyond 4 GiB on the CPU, which uses no kernels.
+    On the CPU, which has no kernels, only inputs are beyond 4 GiB.
     """
     missing = []
     for near, far in FAR:
@@ -92,10 +92,12 @@ def _compare_far(near: Case, far: Case, backend: Backend, memory: Memory) -> Cas
     if spread is None:
         return None
     data = near.data()
-    pitch = near.source.strides[0]
-    for number in range(near.shape[0]):
-        block = data[number * pitch :][:pitch]
-        memory.write(spread, block, number * far.source.strides[0])
+    slice_count, *_ = near.shape
+    near_stride, *_ = near.source.strides
+    far_stride, *_ = far.source.strides
+    for number in range(slice_count):
+        slice_data = data[number * near_stride :][:near_stride]
+        memory.write(spread, slice_data, number * far_stride)
     return compare(near, backend.compile(far.geometry).bind, memory, spread.address)
 
 

@@ -125,19 +125,21 @@ def _ownership_check(device_number: int) -> Check:
     If it did not, arrays on another device would not be refused.
     """
     loaded = driver.load()
-    others = (other for other in range(loaded.device_count) if other != device_number)
-    numbers = [device_number, *others][:2]
+    others = [other for other in range(loaded.device_count) if other != device_number]
+    # Two devices are enough.
+    numbers = [device_number, *others[:1]]
     try:
         buffers = [GpuMemory(device).upload(np.zeros(1, np.uint8)) for device in numbers]
         owners = [loaded.device_of(buffer.address) for buffer in buffers]
     except DmlError as error:
         return Check("owners", CheckState.WARN, f"not tested: {one_line(error)}")
-    if owners == numbers:
-        one_device = "" if owners[1:] else "; there is one device"
-        text = f"CUDA names the device that owns an address{one_device}"
-        return Check("owners", CheckState.OK, text)
-    text = f"CUDA says that memory of devices {numbers} is of {owners}. Fix: hide the other by "
-    return Check("owners", CheckState.FAIL, f"{text}CUDA_VISIBLE_DEVICES")
+    if owners != numbers:
+        problem = f"CUDA says that memory of devices {numbers} is of {owners}"
+        fix = "Fix: hide the other by CUDA_VISIBLE_DEVICES"
+        return Check("owners", CheckState.FAIL, f"{problem}. {fix}")
+    one_device = "; there is one device" if len(numbers) == 1 else ""
+    text = f"CUDA names the device that owns an address{one_device}"
+    return Check("owners", CheckState.OK, text)
 
 
 def _cache() -> Check:

@@ -45,17 +45,21 @@ def planned(case: Case, limits: DeviceLimits) -> tuple[KernelLaunch, ...]:
 
 
 def compile_programs(device_number: int, cases: Iterable[Case]) -> Programs:
-    """Compile the programs of splits for a CUDA device."""
+    """Compile the programs of splits for a CUDA device.
+
+    The result says how long it took, and the most registers and spilled bytes of any program.
+    """
     loaded = driver.load()
     begin = perf_counter()
     limits = loaded.limits(device_number)
-    names_by_source = {
-        specialization.code.source: specialization.code.kernel
-        for case in cases
-        for launch in planned(case, limits)
-        for specialization in (launch, *launch.siblings())
-    }
-    kernels = [loaded.kernels.load(device_number, *code) for code in names_by_source.items()]
+    names_by_source: dict[str, str] = {}
+    for case in cases:
+        for launch in planned(case, limits):
+            for specialization in (launch, *launch.siblings()):
+                names_by_source[specialization.code.source] = specialization.code.kernel
+    kernels = [
+        loaded.kernels.load(device_number, source, name) for source, name in names_by_source.items()
+    ]
     seconds = perf_counter() - begin
     usages = [loaded.attributes(device_number, kernel) for kernel in kernels]
     registers, spilled = map(max, zip(*usages, strict=True))
@@ -87,7 +91,10 @@ def _faulty_source(launch: KernelLaunch) -> str:
     """The source of a launch, with a store that flips a bit."""
     source = launch.code.source.replace(STORE, FAULTY)
     if source == launch.code.source:
-        raise DmlError(f"kernel {launch.code.kernel} has no store that can be made faulty")
+        raise DmlError(
+            f"kernel {launch.code.kernel} has no store that can be made faulty; please report this "
+            "bug of dmlsplit"
+        )
     return source
 
 

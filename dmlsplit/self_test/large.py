@@ -16,9 +16,9 @@ from dmlsplit.self_test.byte_comparison import GUARD, Bind, CaseResult, differen
 from dmlsplit.self_test.case import SENTINEL, Case
 from dmlsplit.self_test.memory import ALIGNMENT, Buffer, Memory
 
-# About the bytes of the block that the input repeats.
+# The input repeats a block of about this many bytes.
 BLOCK_BYTES = 1 << 20
-# About the bytes of an output that are read back at once.
+# Outputs are read back in parts of about this many bytes.
 PART_BYTES = 16 << 20
 
 
@@ -73,12 +73,13 @@ def fill_with_copies(memory: Memory, buffer: Buffer, block: np.ndarray, size: in
 
 def _block(case: Case) -> Case:
     """The part of a split along its first dimension after which the input repeats."""
-    stride = case.source.strides[0]
+    slice_bytes = case.source.strides[0]
+    slice_count, *slice_shape = case.shape
     # An odd number of slices, so that no tile or chunk of a kernel is a multiple of a block.
-    slices = 1 if stride == 0 or _is_joined(case) else BLOCK_BYTES // stride | 1
-    slices = min(slices, case.shape[0])
-    sizes = (slices,) if _is_joined(case) else case.sizes
-    return replace(case, shape=(slices, *case.shape[1:]), sizes=sizes)
+    wanted = 1 if slice_bytes == 0 or _is_joined(case) else BLOCK_BYTES // slice_bytes | 1
+    count = min(wanted, slice_count)
+    sizes = (count,) if _is_joined(case) else case.sizes
+    return replace(case, shape=(count, *slice_shape), sizes=sizes)
 
 
 def _is_joined(case: Case) -> bool:

@@ -33,11 +33,13 @@ class SelfTest:
     name : str
         The product name and the architecture, such as ``NVIDIA H200 (sm_90)``.
     checks : tuple
-        The lines of the report, except for the verdict.
+        The lines of the report, except for the verdict. Each has a `name`, a `state` and a `text`.
     programs : tuple or None
-        What was compiled; None on the CPU.
+        The names of the compiled kernels, the seconds that they took, and the most registers and
+        spilled bytes of any; None on the CPU.
     results : tuple
-        Each split that was compared, and its first wrong byte.
+        The splits that were compared. Each has its `case`, its first `difference` (None if every
+        byte is right), and a `digest` of its outputs.
     faulty_kernels : tuple
         Each kernel into which a fault was injected, and whether that was detected.
     speeds : tuple
@@ -45,7 +47,7 @@ class SelfTest:
     is_strict : bool
         Whether a speed below its minimum is a failure.
     error : str or None
-        Why the test ended before it was complete.
+        Why the test ended before it was complete; None if it is complete.
 
     See Also
     --------
@@ -118,12 +120,18 @@ class SelfTest:
 
     @property
     def digest(self) -> str:
-        """A digest of all bytes of all outputs."""
+        """A digest of all bytes of all outputs, the first 16 hexadecimal digits of a SHA-256.
+
+        It is the same on every device that computes the same splits right.
+        """
         digests = "".join(result.digest for result in self.results)
         return sha256(digests.encode()).hexdigest()[:16]
 
     def to_json(self) -> str:
-        """The report as JSON, which contains no path, host name or user name."""
+        """The report as JSON, which contains no path, host name or user name.
+
+        ``dmlsplit selftest -o report.json`` writes it.
+        """
         return json.dumps(_record(self), indent=2)
 
 

@@ -164,7 +164,7 @@ def _stages(
             yield item
     except DmlError:
         if results:
-            # The splits before the one that failed count.
+            # A split failed: report the comparisons that were made before it.
             yield report.bytes_check(results)
         raise
     yield report.bytes_check(results)

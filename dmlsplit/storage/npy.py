@@ -117,7 +117,7 @@ def _fingerprint(path: Path) -> tuple[int, int, int]:
     with name_in_errors(path), path_in_errors(path):
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):  # to open a pipe would wait for its writer
-            raise InvalidArgumentError("is not a regular file")
+            raise InvalidArgumentError("is not a regular file. Fix: copy its bytes to one")
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 

@@ -16,6 +16,13 @@ from dmlsplit.arrays.adapter import NewArrays
 from dmlsplit.arrays.torch_adapter import TORCH
 from dmlsplit.execution.prepared_split import PreparedSplit
 
+# The handles that the fake torch names as its current stream, one after the other.
+FIRST_CURRENT = 5
+SECOND_CURRENT = 6
+# The handles of streams that a caller gives.
+GIVEN = 77
+OTHER_GIVEN = 78
+
 
 class CudaTensor:
     """A fake tensor on the second device; `recorded` has the streams that use it."""
@@ -42,11 +49,11 @@ def cuda_view(tensor: CudaTensor, address: int, shape: tuple[int, ...]) -> Array
 
 @pytest.fixture
 def made_up_torch(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
-    """A fake torch with streams; each call for the current one gives another stream."""
+    """A fake torch with streams; the second call for the current one gives another stream."""
     pytest.importorskip("torch", reason="PyTorch is not installed")
     from dmlsplit.arrays import torch_private
 
-    handles = iter([5, 6])
+    handles = iter([FIRST_CURRENT, SECOND_CURRENT])
 
     def current_stream(device: int) -> int:
         assert device == 1
@@ -68,7 +75,7 @@ def made_up_torch(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
 def test_torchs_current_stream_is_read_at_every_dispatch() -> None:
     current = adapter_of(CudaTensor()).current_stream(CudaTensor())
     assert current is not None
-    assert [current(), current()] == [5, 6]
+    assert [current(), current()] == [FIRST_CURRENT, SECOND_CURRENT]
     assert adapter_of(np.zeros(1)).current_stream(np.zeros(1)) is None
 
 
@@ -96,8 +103,8 @@ def allocations(made_up_torch: SimpleNamespace) -> list[object]:
 
 
 def test_torch_allocates_on_the_stream_that_will_use_the_tensor(allocations: list[object]) -> None:
-    TORCH.empty(cuda_view(CudaTensor(), address=0, shape=()), PAIR, 77)
-    assert allocations == [(77, 1), (2,), None]  # on device 1
+    TORCH.empty(cuda_view(CudaTensor(), address=0, shape=()), PAIR, GIVEN)
+    assert allocations == [(GIVEN, 1), (2,), None]  # on device 1
 
 
 def test_torch_allocates_on_its_current_stream_if_none_is_given(allocations: list[object]) -> None:
@@ -107,7 +114,7 @@ def test_torch_allocates_on_its_current_stream_if_none_is_given(allocations: lis
 
 def test_a_tensor_on_the_cpu_is_allocated_on_no_stream(allocations: list[object]) -> None:
     view = cuda_view(CudaTensor(), address=0, shape=())
-    TORCH.empty(view._replace(device="cpu"), PAIR, 77)
+    TORCH.empty(view._replace(device="cpu"), PAIR, GIVEN)
     assert allocations == [(2,)]
 
 
@@ -116,10 +123,12 @@ def test_a_split_allocates_and_copies_on_the_given_stream_which_then_uses_the_in
 ) -> None:
     owner = CudaTensor()
     copies: list[object] = []
-    PreparedSplit(Recording(copies), PAIR).split(cuda_view(owner, address=0, shape=()), owner, 77)
-    assert allocations == [(77, 1), (2,), None]
-    assert copies == [(0, [8], 77)]
-    assert owner.recorded == [(77, 1)]
+    PreparedSplit(Recording(copies), PAIR).split(
+        cuda_view(owner, address=0, shape=()), owner, GIVEN
+    )
+    assert allocations == [(GIVEN, 1), (2,), None]
+    assert copies == [(0, [8], GIVEN)]
+    assert owner.recorded == [(GIVEN, 1)]
 
 
 def test_a_split_without_a_stream_allocates_and_copies_on_torchs_current_one(
@@ -129,7 +138,7 @@ def test_a_split_without_a_stream_allocates_and_copies_on_torchs_current_one(
     copies: list[object] = []
     PreparedSplit(Recording(copies), PAIR).split(cuda_view(owner, address=0, shape=()), owner)
     assert allocations == [(2,)]
-    assert copies == [(0, [8], 5)]
+    assert copies == [(0, [8], FIRST_CURRENT)]
     assert owner.recorded == []
 
 
@@ -158,11 +167,12 @@ def test_each_copy_is_on_the_given_stream_or_on_torchs_current_stream(
     source = cuda_view(CudaTensor(), address=8, shape=(2,))
     out = source._replace(owner=CudaTensor(), address=16)
     prepared.split_into(source, [out.owner], [16])
-    protocol_stream = SimpleNamespace(__cuda_stream__=lambda: (0, 77), device_id=1)
+    protocol_stream = SimpleNamespace(__cuda_stream__=lambda: (0, GIVEN), device_id=1)
     prepared.split_into(source, [out.owner], [16], protocol_stream)
     dispatch = prepared.bind(source, [out.owner], [16])
     dispatch()
-    dispatch(78)
-    assert copies == [(8, [16], stream) for stream in (5, protocol_stream, 6, 78)]
+    dispatch(OTHER_GIVEN)
+    streams = (FIRST_CURRENT, protocol_stream, SECOND_CURRENT, OTHER_GIVEN)
+    assert copies == [(8, [16], stream) for stream in streams]
     assert writes == [[out.owner]] * 4
-    assert source.owner.recorded == out.owner.recorded == [(77, 1)]
+    assert source.owner.recorded == out.owner.recorded == [(GIVEN, 1)]

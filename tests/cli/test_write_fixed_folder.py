@@ -144,9 +144,15 @@ def test_only_onnx_models_are_rewritten(models: Path, capsys: Capsys) -> None:
         ("models one --write-fixed fixed", "models/a.onnx and one/a.onnx would both be written as"),
         ("models --write-fixed old", "old/a.onnx: exists and is not replaced. Fix: add --overwr"),
         ("models --write-fixed models --overwrite", "models/a.onnx is an input; name another fold"),
-        ("models --write-fixed file", "--write-fixed is 'file', a file; name a folder"),
-        ("models --write-fixed f.onnx", "'f.onnx'; for several models, it must be a folder"),
-        ("file.xml --write-fixed f.onnx", "--write-fixed needs .onnx files; it rewrites no others"),
+        (
+            "models --write-fixed file",
+            "--write-fixed is 'file', a file; for several models, it must be a folder",
+        ),
+        (
+            "models --write-fixed f.onnx",
+            "'f.onnx', a file; for several models, it must be a folder",
+        ),
+        ("file.xml --write-fixed f.onnx", "it rewrites .onnx files only. Fix: omit it"),
     ],
 )
 def test_what_is_wrong_is_said_before_the_scan_and_nothing_is_written(

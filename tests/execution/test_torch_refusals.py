@@ -75,8 +75,10 @@ def test_every_row_of_the_pages_table_has_a_case() -> None:
 @pytest.mark.parametrize("begin", CALLS)
 def test_a_refusal_has_the_fix_of_the_page(begin: str) -> None:
     (fix,) = (fix for row, fix in ROWS.items() if row.startswith(begin))
+    # Where the page has dots, the message has a number of bytes.
+    expected = re.escape(fix.replace("`", "")).replace(r"\.\.\.", r"\d+")
     for call in CALLS[begin]:
-        with pytest.raises(dml.InvalidArgumentError, match=re.escape(fix.replace("`", ""))):
+        with pytest.raises(dml.InvalidArgumentError, match=expected):
             call()
 
 

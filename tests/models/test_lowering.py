@@ -74,10 +74,10 @@ def test_the_state_of_a_split_has_the_result_of_its_lowering() -> None:
     split = lowering((4, 2), 0, (1, 3))
     assert lowered_state(split) == Known(split.descriptor, (1, 3))
     assert lowered_state(lowering((0,), 0, (0,))) == Known(None, (0,))
-    gap, missing = UnknownSplitError("batch is dynamic", Cause.TYPE), [("batch", 1)]
-    assert lowered_state(split, gap, missing) == Unknown(
+    gap = UnknownSplitError("batch is dynamic", Cause.DYNAMIC)
+    assert lowered_state(split, gap, missing=[("batch", 1)]) == Unknown(
         "batch is dynamic",
-        Cause.TYPE,
+        Cause.DYNAMIC,
         split.descriptor,
         (1, 3),
         missing=(("batch", 1),),

@@ -131,7 +131,7 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     "group": (b"\x0b\x0c", "wire type 3 is invalid"),
     "deep": (nested(1500), f"nest deeper than {MAX_GRAPH_DEPTH}"),
     "huge name": (field(7, field(2, b"n" * 20_000)), "20000 bytes where at most 16384 are read"),
-    "huge rank": (field(7, field(5, field(1, b"\1" * 1000))), "a rank above 64"),
+    "huge rank": (field(7, field(5, field(1, b"\1" * 1000))), "it must be at most 64"),
     "fields without end": (field(7, field(1, b"") * 110_000), "more than 93,750 fields"),
     "self-call": (
         chained([("f0", ["f0", "f0"])]).SerializeToString(),

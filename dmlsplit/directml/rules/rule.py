@@ -7,9 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 from dmlsplit.resources import parsed_yaml
 
-# ``documented``: in the documents of DirectML, ONNX or ONNX Runtime. ``source``: read in the source
-# code of ONNX Runtime. ``reported``: a public issue. ``policy``: this library's choice where the
-# documents are silent.
+# Where a rule comes from.
 Basis = Literal["documented", "source", "reported", "policy"]
 # What happens to a model that breaks a rule in ONNX Runtime or Windows ML: it does not load, some
 # pieces are never written, it fails when it runs, the node runs on the CPU, or nobody knows.
@@ -58,33 +56,77 @@ class Example(NamedTuple):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Rule:
-    """Everything about one rule, except the code that checks it."""
+    """Everything about one rule, except the code that checks it.
+
+    Attributes
+    ----------
+    sentence : str
+        What the rule demands.
+    id : str
+        The name of the rule, which never changes: reports, baselines and searches use it.
+    basis : str
+        Where the rule comes from: ``documented`` by DirectML, ONNX or ONNX Runtime; ``source``,
+        read in the source code of ONNX Runtime; ``reported`` in a public issue; or ``policy``, a
+        choice of dmlsplit where these are silent.
+    source : str
+        The link to where that is, or for a policy the text of the choice.
+    hint : str
+        How to comply.
+    wording : str
+        What a violation says after the place, with the names of its fields in braces.
+    hresult : int or None
+        DirectML's error at run time, E_INVALIDARG by default; None if no call of it fails.
+    consequence : str
+        What happens at run time instead of an error, in a sentence; empty if there is an error.
+    severity : str
+        ``error`` for a rule of DirectML or of a runtime, ``defect`` for a known bug of DirectML,
+        ``warning`` or ``note``.
+    effect : str or None
+        What happens in ONNX Runtime and Windows ML, unless a violation says otherwise; None for a
+        rule that is about no runtime.
+    fixable_by : tuple of str
+        What can help: another ``descriptor`` of the same bytes, a rewritten ``model``, or a higher
+        ``level``; empty if nothing of these can.
+    at_every_size : bool
+        Whether a split that breaks the rule also breaks it with larger sizes.
+    broken, kept : tuple
+        Samples of descriptors that break only this rule, and of similar ones that keep it.
+    example : tuple or None
+        The example of a rule that no descriptor can show; None for others.
+    impossible_in_c : str
+        Why no C program can break the rule, so that DirectML itself cannot be asked; empty if one
+        can.
+
+    See Also
+    --------
+    dmlsplit.Violation : A finding of a rule.
+
+    Examples
+    --------
+    >>> import dmlsplit as dml
+    >>> x = dml.TensorDesc("FLOAT32", (6,))
+    >>> desc = dml.SplitOperatorDesc.from_sizes(x, axis=1, sizes=(2, 4))
+    >>> dml.validate(desc).violations[0].rule.basis
+    'documented'
+    """
 
     sentence: str
     _: KW_ONLY
-    # The name of the rule, which never changes: reports, baselines and searches use it.
     id: str = ""
     basis: Basis
     source: str
-    # How to comply.
     hint: str
-    # What a violation says after the place, with the names of its fields in braces.
     wording: str = "is {found}; it must be {allowed}"
-    # DirectML's error at run time, E_INVALIDARG by default; None if no call of it fails.
     hresult: int | None = 0x80070057
-    # What happens at run time instead of an error, in a sentence.
     consequence: str = ""
     severity: Severity = "error"
     effect: Effect | None = None
     fixable_by: tuple[FixKind, ...] = ()
-    # Whether a split that breaks the rule also breaks it with larger sizes.
     at_every_size: bool = False
     # Samples are not compared: their functions are equal to none of another process.
     broken: tuple[Sample, ...] = field(default=(), compare=False)
     kept: tuple[Sample, ...] = field(default=(), compare=False)
-    # The example of a rule that no descriptor can show.
     example: Example | None = None
-    # Why no C program can break the rule, so that DirectML itself cannot be asked.
     impossible_in_c: str = ""
 
     # The samples are functions, whose addresses would differ in each process.

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 
 from dmlsplit.directml.rules.rule import Effect, Rule, Severity
-from dmlsplit.messages import counted, omitted_line
+from dmlsplit.messages import counted, omitted_lines
 
 _SHOWN = 20  # the most violations in a text
 
@@ -20,15 +20,15 @@ class Violation:
     tensor : str
         ``InputTensor``, ``OutputTensors[2]``, or empty for the operator itself.
     field : str
-        The DirectML field, such as ``Sizes[1]``.
+        The DirectML field, such as ``Sizes[1]``; empty if the rule is about no field.
     found : str
-        The value.
+        The value of the field, in words or digits.
     allowed : str
-        What is allowed instead.
+        What is allowed instead, which completes "it must be".
     fix : str
-        How to comply here, if the rule's own hint does not fit.
+        How to comply here, if the rule's own hint does not fit; otherwise empty.
     text : str
-        The message, if the rule's wording does not fit.
+        The message, if the rule's wording does not fit; otherwise empty.
     is_warning : bool
         Whether it is a warning, whatever the rule's own severity is.
     own_effect : Effect or None
@@ -61,22 +61,29 @@ class Violation:
 
     @property
     def effect(self) -> Effect | None:
-        """What happens in ONNX Runtime and Windows ML; None for a remark."""
+        """What happens to a model in ONNX Runtime and Windows ML; None for a remark.
+
+        ``load``: it does not load. ``unwritten``: some pieces are never written. ``run``: it fails
+        when it runs. ``cpu``: the node runs on the CPU. ``unknown``: nobody knows.
+        """
         return self.own_effect or self.rule.effect
 
     @property
     def severity(self) -> Severity:
-        """``error``, ``defect``, ``warning`` or ``note``."""
+        """How bad it is, ``error``, ``defect``, ``warning`` or ``note``.
+
+        An error is a broken rule of DirectML or of a runtime, a defect a known bug of DirectML.
+        """
         return "warning" if self.is_warning else self.rule.severity
 
     @property
     def place(self) -> str:
-        """Tensor and field, joined by a dot."""
+        """The tensor and the field, such as ``InputTensor.Sizes[1]``; empty if both are."""
         return ".".join(part for part in (self.tensor, self.field) if part)
 
     @property
     def hint(self) -> str:
-        """How to comply."""
+        """How to comply, which is `fix` or else the hint of the rule."""
         return self.fix or self.rule.hint
 
     @property
@@ -138,7 +145,7 @@ class ValidationReport:
         count = len(self.violations)
         places = f" in {count} places" if count > rules else ""
         lines = [f"{self.subject}{suffix}: {counted(rules, 'rule')} broken{places}"]
-        shown = *_once_per_fix(self.violations[:_SHOWN]), *omitted_line(count, _SHOWN)
+        shown = *_once_per_fix(self.violations[:_SHOWN]), *omitted_lines(count, _SHOWN)
         lines += [f"  {line}" for line in shown]
         return "\n".join(lines)
 

@@ -77,8 +77,9 @@ class SourceFile:
             raise InvalidArgumentError(f"{self.path} cannot be read: {why}") from None
         if count != len(target):
             raise InvalidArgumentError(
-                f"{self.path} became shorter while it was read. Fix: run this while nothing writes "
-                "to the file"
+                f"{self.path} became shorter while it was read: it has {self.start + count} bytes; "
+                f"it must have at least {self.start + len(target)}. Fix: run this while nothing "
+                "writes to the file"
             )
 
 
@@ -93,7 +94,11 @@ def read_values(field: Field, data_type: TensorDataType, folder: Path) -> Initia
         return Numbers(data_type, encode(field.items(), data_type))
     keys = [key for key in ("value", "valueStart", "sourcePath") if field.find(key)]
     if len(keys) != 1:
-        raise field.invalid("must be an array, or have one of 'value', 'valueStart', 'sourcePath'")
+        present = " and ".join(map(repr, keys)) or "none"
+        raise field.invalid(
+            "must be an array, or have one of 'value', 'valueStart', 'sourcePath'; it has "
+            f"{present} of them"
+        )
     if keys == ["sourcePath"]:
         return _read_file(field.get("sourcePath"), data_type, folder)
     if data_type not in LITTLE_ENDIAN:
@@ -157,12 +162,17 @@ def _npy(field: Field, path: Path) -> SourceFile:
     data_type = _DATA_TYPES.get(header.dtype)
     declared = header.size_in_bytes
     if data_type is None:
-        raise field.invalid(f"has elements of type {str(header.dtype)[:40]}, which DirectML lacks")
+        raise field.invalid(
+            f"has elements of type {str(header.dtype)[:40]}, which DirectML lacks. Fix: save it "
+            f"with one of the types {', '.join(sorted(map(str, _DATA_TYPES)))}"
+        )
     if header.fortran_order:
         raise field.invalid("is in Fortran order, which is not supported. Fix: save it in C order")
     size = path.stat().st_size - header.offset
     if declared != size:
-        raise field.invalid(f"has {size} bytes of data; its header says {declared}")
+        raise field.invalid(
+            f"has {size} bytes of data; its header says {declared}. Fix: copy the file again"
+        )
     return SourceFile(data_type, path, header.offset, declared)
 
 
@@ -171,7 +181,8 @@ def encode(fields: Sequence[Field], data_type: TensorDataType) -> bytes:
     if not fields:
         return b""
     if data_type not in LITTLE_ENDIAN:
-        raise fields[0].invalid(f"has the type {data_type.name}, which resources cannot have")
+        allowed = ", ".join(known.name for known in LITTLE_ENDIAN)
+        raise fields[0].invalid(f"has the type {data_type.name}; it must be one of {allowed}")
     dtype = LITTLE_ENDIAN[data_type]
     if dtype.kind != "f":
         low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)

@@ -180,7 +180,7 @@ def _resource(name: str, field: Field, folder: Path) -> Resource:
     data_type = data_type_of(field.optional("initialValuesDataType", default="UNKNOWN"))
     values = read_values(field.get("initialValues"), data_type, folder)
     if values.size_in_bytes == 0:
-        raise field.get("initialValues").invalid("is empty")
+        raise field.get("initialValues").invalid("is empty; it must have at least one value")
     offset = field.optional("initialValuesOffsetInBytes", default=0).integer(0, UINT64_MAX)
     rounded = (values.size_in_bytes + 3) // 4 * 4
     size = field.optional("sizeInBytes", default=rounded).integer(0, UINT64_MAX)
@@ -188,9 +188,10 @@ def _resource(name: str, field: Field, folder: Path) -> Resource:
         raise field.invalid(
             f"is a buffer of {size} bytes; at most {MAX_RESOURCE_BYTES} are allowed"
         )
-    if values.size_in_bytes + offset > size:
+    needed = values.size_in_bytes + offset
+    if needed > size:
         filled = f"{values.size_in_bytes} bytes of initial values at offset {offset}"
-        raise field.invalid(f"has {filled}; its size is {size}")
+        raise field.invalid(f"has {filled}; its size is {size}, and must be at least {needed}")
     return Resource(name, values, offset, size)
 
 
@@ -305,5 +306,6 @@ def _write_file(field: Field, folder: Path, resources: _Resources) -> OutputComm
 def _lookup(field: Field, noun: str, name: str, entries: Mapping[str, _Entry]) -> _Entry:
     """The entry that a field names; the error calls it a `noun`."""
     if name not in entries:
-        raise field.invalid(f"names the {noun} {name[:80]!r}, which does not exist")
+        allowed = f"it must be one of {shown(list(entries))[:400]}" if entries else "there is none"
+        raise field.invalid(f"names the {noun} {name[:80]!r}, which does not exist; {allowed}")
     return entries[name]

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.messages import omitted_line
+from dmlsplit.messages import omitted_lines
 
 _MAX_NAMES = 4
 
@@ -50,7 +50,7 @@ def check_output_paths(
             )
     existing = [str(output) for output in outputs.values() if os.path.lexists(output)]
     if existing and not overwrite:
-        names = ", ".join([*existing[:_MAX_NAMES], *omitted_line(len(existing), _MAX_NAMES)])
+        names = ", ".join([*existing[:_MAX_NAMES], *omitted_lines(len(existing), _MAX_NAMES)])
         raise InvalidArgumentError(f"{names}: exists and is not replaced. Fix: add --overwrite")
 
 

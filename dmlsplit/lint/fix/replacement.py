@@ -35,8 +35,8 @@ class Replacement(NamedTuple):
     smallest_size: int | None = None
 
     @property
-    def pieces(self) -> tuple[int, ...]:
-        """The size of each piece along the axis; none if they are dynamic."""
+    def piece_sizes(self) -> tuple[int, ...]:
+        """The sizes of the pieces along the axis; empty if they are dynamic."""
         state = self.site.state
         assert isinstance(state, Known | Unknown)  # otherwise, nothing replaces it
         return state.pieces or ()
@@ -50,7 +50,7 @@ class Replacement(NamedTuple):
         if self.node.op_type == "SplitToSequence" and not self.taken:
             return {self.node.output[0]: None}
         names = self.taken or dict(enumerate(self.node.output))
-        sizes = dict(enumerate(self.pieces))
+        sizes = dict(enumerate(self.piece_sizes))
         return {name: sizes.get(index) for index, name in names.items() if name}
 
     @property
@@ -86,17 +86,20 @@ def compared_replacement(split: Replacement) -> Replacement:
     """
     site = split.site
     result = compare_apart(_pair(split))
-    if wrong := _above_zero(result.different):
+    for wrong_shape in _above_zero(result.different):
         raise InvalidArgumentError(
             f"{address(site)}: its replacement gives another result for an input of "
-            f"{tuple(wrong[0])}. This is a bug of dmlsplit; please report it"
+            f"{tuple(wrong_shape)}. This is a bug of dmlsplit; please report it"
         )
     if _above_zero(result.failed) or _above_zero(result.unsupported):
         raise UnsupportedError(f"it cannot be compared with its replacement: {result.error}")
-    fails_at_zero = result.different or result.failed or result.unsupported
-    smallest = None if is_static(site.shape or ()) else 1 if fails_at_zero else 0
+    smallest_size = None
+    if not is_static(site.shape or ()):
+        # What is left of these is about inputs without elements.
+        fails_at_zero = result.different or result.failed or result.unsupported
+        smallest_size = 1 if fails_at_zero else 0
     return split._replace(
-        input_count=len(result.equal), runtime=result.runtime, smallest_size=smallest
+        input_count=len(result.equal), runtime=result.runtime, smallest_size=smallest_size
     )
 
 
@@ -130,7 +133,7 @@ def _model(replacement: Replacement, nodes: Iterable[NodeProto]) -> bytes:
     """A model of nodes that have the inputs and outputs of the split; all sizes are dynamic."""
     value, *lengths = filter(None, replacement.node.input)
     site = replacement.site
-    sizes = np.array(replacement.pieces, np.int64)
+    sizes = np.array(replacement.piece_sizes, np.int64)
     split = sizes.max(initial=0) if site.sized_by == "chunk" else sizes
     shape = [None] * len(site.shape or ())
     graph = GraphProto(

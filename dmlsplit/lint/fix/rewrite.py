@@ -85,11 +85,14 @@ def _assess_rewritten(path: Path, name: Path, before: Assessment, not_replaced: 
     """Assess a rewritten model; InvalidArgumentError if over `not_replaced` splits are refused."""
     sites = [replace(site, file=str(name)) for site in scan(path)]
     after = assess(sites, before.target, failing=before.failing, defects_fail=before.defects_fail)
-    refused = [v for v in after.verdicts if v.outcome in CHANGEABLE and v.errors]
+    refused = [
+        verdict for verdict in after.verdicts if verdict.outcome in CHANGEABLE and verdict.errors
+    ]
     if len(refused) > not_replaced:
+        reason = refused[0].diagnostics[0]
         raise InvalidArgumentError(
-            f"the rewritten split is refused as well: {refused[0].diagnostics[0].message}. This is "
-            "a bug of dmlsplit; please report it"
+            f"the rewritten split is refused as well: {reason.message}. This is a bug of dmlsplit; "
+            "please report it"
         )
     return after
 
@@ -98,7 +101,11 @@ def _replace_splits(
     model: ModelProto, assessment: Assessment
 ) -> tuple[tuple[Replacement, ...], tuple[tuple[SplitSite, str], ...]]:
     """Edit a model in place: the splits that were replaced, and those that were not, and why."""
-    refused = {v.site.path: v for v in assessment.verdicts if v.outcome in CHANGEABLE and v.errors}
+    refused = {
+        verdict.site.path: verdict
+        for verdict in assessment.verdicts
+        if verdict.outcome in CHANGEABLE and verdict.errors
+    }
     new_name = name_maker(model.SerializeToString())
     takers = taking_nodes(model, (verdict.site for verdict in refused.values()))
     # The nodes that replace each node.

@@ -19,12 +19,15 @@ Takers = Mapping[NodePath, NodeProto]
 def taking_nodes(model: ModelProto, sites: Iterable[SplitSite]) -> dict[NodePath, NodeProto]:
     """Copies of the nodes that take the pieces of these sites."""
     paths = {taken.path for site in sites for taken in site.taken}
-    return {
-        (*path, index): NodeProto.FromString(node.SerializeToString())
-        for path, graph in (graphs(model.graph) if paths else ())
-        for index, node in enumerate(graph.node)
-        if (*path, index) in paths
-    }
+    copies: dict[NodePath, NodeProto] = {}
+    if not paths:
+        return copies
+    for graph_path, graph in graphs(model.graph):
+        for index, node in enumerate(graph.node):
+            path = (*graph_path, index)
+            if path in paths:
+                copies[path] = NodeProto.FromString(node.SerializeToString())
+    return copies
 
 
 def piece_names(site: SplitSite, takers: Takers, new_name: NewName) -> dict[int, str]:
@@ -48,7 +51,7 @@ def taker_replacements(split: Replacement, takers: Takers) -> dict[NodePath, lis
         return {}
     nodes: dict[NodePath, list[NodeProto]] = {}
     for path, position in split.site.taken:
-        name = split.taken[position % len(split.pieces)]
+        name = split.taken[position % len(split.piece_sizes)]
         output = _output(takers[path])
         identity = helper.make_node("Identity", [name], [output], takers[path].name)
         nodes[path] = [] if output in ("", name) else [identity]

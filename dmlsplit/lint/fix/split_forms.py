@@ -81,10 +81,12 @@ _GAPS = {
 
 
 class Merging(NamedTuple):
-    """How a Reshape merges dimensions: some in front stay, then come at most three others.
+    """How a Reshape merges dimensions: the first `kept` stay, and `groups` come after them.
 
-    These are the dimensions between them and the axis, the axis, and the ones after it, each group
-    merged into one. A group has no size if one of its dimensions is dynamic.
+    The groups are the dimensions between the kept ones and the axis (left out if there are none),
+    the axis, and the dimensions after it (likewise), then sizes of 1 up to the least rank. If none
+    is kept, there are four: 1, the dimensions before the axis, the axis, and those after it. A
+    group's size is None if one of its dimensions is dynamic.
     """
 
     kept: int
@@ -266,7 +268,7 @@ def divided_into(site: SplitSite) -> int | None:
         return None
     if site.lacks_count:  # once the axis has a size, ONNX Runtime does not load the model
         return None
-    # It has one element along the axis for each output.
+    # The smallest descriptor has one element along the axis for each output.
     desc = state.smallest_descriptor
     has_axes = desc is not None and desc.input_tensor.dimension_count == len(site.shape)
     return desc.input_tensor.sizes[site.axis or 0] if desc and has_axes else None
@@ -306,19 +308,25 @@ def merge_dimensions(
     """How dimensions are merged for a target of these ranks, and the axis of the Split then.
 
     Dynamic dimensions in front of the axis stay if there are few enough: Reshape can keep them
-    whatever their sizes are, even 0. Otherwise, sizes of dynamic groups have to be computed.
+    whatever their sizes are, even 0. Otherwise, sizes of dynamic groups have to be computed. The
+    result for a dynamic axis is not used: `_dividing_form` refuses it.
     """
-    kept = 1 + max((i for i, size in enumerate(shape) if not isinstance(size, int)), default=-1)
+    dynamic_axes = [index for index, size in enumerate(shape) if not isinstance(size, int)]
+    kept = dynamic_axes[-1] + 1 if dynamic_axes else 0
     before = shape[kept:axis]
     after = shape[axis + 1 :]
     if kept and is_static(before) and is_static(after):
-        groups: list[Size] = [prod(before)] if before else []
-        groups.append(shape[axis])
-        groups += [prod(after)] if after else []
+        group_before = (prod(before),) if before else ()
+        group_after = (prod(after),) if after else ()
+        groups = (*group_before, shape[axis], *group_after)
+        ones = (1,) * (least - kept - len(groups))
+        new_axis = kept + len(group_before)
         if kept + len(groups) <= greatest:
-            ones = [1] * (least - kept - len(groups))
-            return Merging(kept, (*groups, *ones)), kept + bool(before)
-    return Merging(0, (1, _product(shape[:axis]), shape[axis], _product(after))), 2
+            return Merging(kept, (*groups, *ones)), new_axis
+    # Every level and every runtime accepts four dimensions, so a 1 comes first.
+    four = (1, _product(shape[:axis]), shape[axis], _product(after))
+    new_axis = 2
+    return Merging(0, four), new_axis
 
 
 def _product(sizes: Sequence[Size]) -> int | None:

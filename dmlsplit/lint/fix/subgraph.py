@@ -175,8 +175,9 @@ class _Nodes(list[NodeProto]):
         sizes = list(lengths.values())
         attributes: dict[str, Any] = {"axis": self.form.axis}
         if self.form.is_divided:
-            counted = (a for a in self.node.attribute if a.name == "num_outputs")
-            attributes |= {attribute.name: attribute.i for attribute in counted}
+            for attribute in self.node.attribute:
+                if attribute.name == "num_outputs":
+                    attributes[attribute.name] = attribute.i
         elif self.opset < 13:
             attributes["split"] = sizes
         else:

@@ -30,7 +30,11 @@ def baseline_json(assessment: Assessment) -> str:
 
 def failed(assessment: Assessment) -> Iterator[Finding]:
     """The findings about splits and models that fail, and are not in the baseline."""
-    return (f for f in findings(assessment) if f.status == "failed" and f.diagnostics)
+    return (
+        finding
+        for finding in findings(assessment)
+        if finding.status == "failed" and finding.diagnostics
+    )
 
 
 def failing_count(assessment: Assessment) -> int:
@@ -59,8 +63,9 @@ def read_baseline(path: Path) -> frozenset[tuple[str, str]]:
             problem = one_line(error, with_path=False)
             raise InvalidArgumentError(f"is not JSON: {problem}. {_FIX}") from None
         match document:
-            case {"schema": 1, "findings": [*entries]} if all(map(_is_entry, entries)):
-                return frozenset((entry["file"], entry["fingerprint"]) for entry in entries)
+            case {"schema": schema, "findings": [*entries]}:
+                if schema == SCHEMA and all(map(_is_entry, entries)):
+                    return frozenset((entry["file"], entry["fingerprint"]) for entry in entries)
         raise InvalidArgumentError(f"is not a baseline of schema {SCHEMA}. {_FIX}")
 
 

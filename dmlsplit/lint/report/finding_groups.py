@@ -99,9 +99,16 @@ def grouped(findings: Iterable[Finding]) -> list[FindingGroup]:
             alike.setdefault(statement.key, []).append((finding, statement))
     groups = [_group_of(*zip(*group, strict=True)) for group in alike.values()]
     # What is wrong with the target is said once, at the splits that it affects.
-    affecting = {r.rule for group in groups if group.locations for r in group.statement.reasons}
-    groups = [g for g in groups if g.locations or g.statement.reasons[0].rule not in affecting]
-    return sorted(groups, key=lambda group: SEVERITY_ORDER.index(group.severity))
+    located_rules = set[str]()
+    for group in groups:
+        if group.locations:
+            located_rules.update(reason.rule for reason in group.statement.reasons)
+    shown_groups = [
+        group
+        for group in groups
+        if group.locations or group.statement.reasons[0].rule not in located_rules
+    ]
+    return sorted(shown_groups, key=lambda group: SEVERITY_ORDER.index(group.severity))
 
 
 def _group_of(findings: tuple[Finding, ...], statements: tuple[Statement, ...]) -> FindingGroup:

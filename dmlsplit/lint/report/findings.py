@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.lint.rules import hresult_text
 from dmlsplit.lint.verdict import Assessment, ModelVerdict, Outcome, Verdict
-from dmlsplit.messages import Fix, counted, omitted_line, printable
+from dmlsplit.messages import Fix, counted, omitted_lines, printable
 from dmlsplit.models.site import SplitSite
 
 Status = Literal["failed", "unknown", "remark", "note", "plain"]
@@ -70,7 +70,11 @@ class Finding(NamedTuple):
             (fingerprint, violation)
             for fingerprint, (violation, _) in zip(self.fingerprints, self.diagnostics, strict=True)
         ]
-        broken = [r for r in reasons if r[1].severity not in ("warning", "note")]
+        broken = [
+            (fingerprint, violation)
+            for fingerprint, violation in reasons
+            if violation.severity not in ("warning", "note")
+        ]
         # An unknown split that fails because of --fail-on breaks no rule.
         return broken or reasons
 
@@ -147,11 +151,12 @@ def _split_finding(assessment: Assessment, verdict: Verdict) -> Finding:
     site = verdict.site
     reasons = group_diagnostics(verdict)
     status = _status(assessment, verdict, [reason for reason, _ in reasons])
-    title = str(verdict.outcome)
-    if status in ("remark", "note"):
-        title = ", ".join(dict.fromkeys(reason.rule.id for reason, _ in reasons))
+    rule_ids = ", ".join(dict.fromkeys(reason.rule.id for reason, _ in reasons))
+    title = rule_ids if status in ("remark", "note") else str(verdict.outcome)
     head = f"{site.operator} {verdict.target.where}: {outcome_of(verdict)}"
-    details = [f"{e.rule.id}: {printable(e.message)}{others}" for e, others in reasons]
+    details = [
+        f"{reason.rule.id}: {printable(reason.message)}{others}" for reason, others in reasons
+    ]
     details += fix_lines(verdict)
     name = location(site)
     fix = verdict.fix
@@ -206,12 +211,12 @@ def _status(assessment: Assessment, verdict: Verdict, reasons: Sequence[Violatio
 
 def _defect_finding(assessment: Assessment, file: str, splits: _Affected) -> Finding:
     """A defect with a line for each split; the last one counts those that are left out."""
-    defect = splits[0][1]
+    (_, defect), *_ = splits
     sites = [site for site, _ in splits]
     head = f"may affect {counted(len(sites), 'split')}: {defect.rule.wording}"
     remarks = [printable(violation.found) for _, violation in splits]
     lines = [f"{address(site)}: {remark}" for site, remark in zip(sites, remarks, strict=True)]
-    lines[MAX_SPLITS:] = omitted_line(len(lines), MAX_SPLITS)
+    lines[MAX_SPLITS:] = omitted_lines(len(lines), MAX_SPLITS)
     details = [*(_INDENT + line for line in lines), f"fix: {defect.hint}"]
     status: Status = "failed" if assessment.defects_fail else "remark"
     name = f"{printable(file)}: {defect.rule.id}"

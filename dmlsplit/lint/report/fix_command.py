@@ -13,12 +13,17 @@ def fix_command(assessment: Assessment, paths: Sequence[str] = ()) -> str:
 
     A model that was given by its name is written beside itself, others into a folder.
     """
-    rewritten = (v for v in assessment.verdicts if v.rewriting and v.rewriting in v.fixes)
+    rewritten = [
+        verdict
+        for verdict in assessment.verdicts
+        if verdict.rewriting and verdict.rewriting in verdict.fixes
+    ]
     files = list(dict.fromkeys(verdict.site.file for verdict in rewritten))
     options = assessment.target.options
     if not files:
         return ""
+    first, *_ = files
     checked_paths = list(paths) or files
-    if checked_paths == files[:1]:
-        return fixing_command(_TEMPLATE, files[0], options)
+    if checked_paths == [first]:
+        return fixing_command(_TEMPLATE, first, options)
     return folder_fixing_command(_TEMPLATE, checked_paths, options)

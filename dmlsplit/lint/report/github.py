@@ -13,7 +13,7 @@ from dmlsplit.lint.report.findings import (
     with_slashes,
 )
 from dmlsplit.lint.verdict import Assessment
-from dmlsplit.messages import omitted_line, printable
+from dmlsplit.messages import omitted_lines, printable
 
 
 def github_report(assessment: Assessment) -> str:
@@ -37,8 +37,8 @@ def _command(alike: Sequence[Finding]) -> str:
     def value(text: str) -> str:
         return escaped(printable(text)).replace(":", "%3A").replace(",", "%2C")
 
-    finding = alike[0]
-    others = [address(other.sites[0]) for other in alike[1:] if other.sites]
+    finding, *others_alike = alike
+    others = [address(other.sites[0]) for other in others_alike if other.sites]
     kind = {"failed": "error", "note": "notice"}.get(finding.status, "warning")
     where = f",file={value(with_slashes(finding.file))},line=1" if finding.file else ""
     # The subject of a defect ends with its rule, which the headline continues.
@@ -46,7 +46,7 @@ def _command(alike: Sequence[Finding]) -> str:
     head = f"{finding.subject}{mark}{finding.headline}" if finding.subject else finding.headline
     lines = [head, *finding.details]
     if others:
-        names = [*others[:MAX_SPLITS], *omitted_line(len(others), MAX_SPLITS)]
+        names = [*others[:MAX_SPLITS], *omitted_lines(len(others), MAX_SPLITS)]
         lines.append(f"the same: {', '.join(names)}")
     message = escaped("\n".join(lines))
     return f"::{kind} title={value(f'dmlsplit: {finding.title}')}{where}::{message}"

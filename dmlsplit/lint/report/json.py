@@ -7,6 +7,7 @@ from typing import Any
 
 from dmlsplit import __version__
 from dmlsplit.directml.operator import SplitOperatorDesc
+from dmlsplit.directml.rules.rule import Rule
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.directml.tensor import TensorDesc
 from dmlsplit.lint.runtimes import version_text
@@ -26,11 +27,9 @@ def json_report(assessment: Assessment) -> str:
     target = assessment.target
     splits = (verdict.diagnostics for verdict in assessment.verdicts)
     models = (model.diagnostics for model in assessment.models)
-    rules = {
-        rule.id: _fields(rule, "sentence", "basis", "source", "hint")
-        | {"hresult": _hresult(rule.hresult)}
-        for rule in (v.rule for v in chain(assessment.diagnostics, *splits, *models))
-    }
+    violations = chain(assessment.diagnostics, *splits, *models)
+    rules = {rule.id: _rule(rule) for rule in (violation.rule for violation in violations)}
+    harmed = [verdict for verdict in assessment.verdicts if verdict.defects]
     return json.dumps(
         {
             "schema": SCHEMA,
@@ -40,7 +39,7 @@ def json_report(assessment: Assessment) -> str:
                 "diagnostics": list(map(_diagnostic, assessment.diagnostics)),
             },
             "summary": {str(name): count for name, count in assessment.counts.items()}
-            | {"numbers may be wrong": sum(bool(v.defects) for v in assessment.verdicts)},
+            | {"numbers may be wrong": len(harmed)},
             "rules": rules,
             "splits": [_split(verdict, target) for verdict in assessment.verdicts],
             "models": list(map(_model, assessment.models)),
@@ -48,6 +47,12 @@ def json_report(assessment: Assessment) -> str:
         },
         indent=2,
     )
+
+
+def _rule(rule: Rule) -> dict[str, Any]:
+    """A rule that something breaks."""
+    fields = _fields(rule, "sentence", "basis", "source", "hint")
+    return fields | {"hresult": _hresult(rule.hresult)}
 
 
 def _target(target: Target) -> dict[str, Any]:
@@ -65,20 +70,22 @@ def _target(target: Target) -> dict[str, Any]:
 
 def _split(verdict: Verdict, main_target: Target) -> dict[str, Any]:
     """A verdict about a split; its target is given if it is not the main one."""
-    least = verdict.minimum
+    minimum = verdict.minimum
     state = verdict.site.state
-    more: dict[str, Any] = {"target": str(verdict.target)} if verdict.target != main_target else {}
+    optional: dict[str, Any] = {}
+    if verdict.target != main_target:
+        optional["target"] = str(verdict.target)
     if verdict.site.frozen:
-        more["only_size"] = dict([verdict.site.frozen])
+        optional["only_size"] = dict([verdict.site.frozen])
     return _fields(verdict.site, "file", "graph", "node", "index", "operator") | {
-        **more,
+        **optional,
         "verdict": str(verdict.outcome),
         "hresult": _hresult(verdict.hresult),
         "descriptors": _descriptors(verdict.descriptor),
         "sizes": verdict.sizes and verdict.sizes._asdict(),
         "missing": dict(state.missing) if isinstance(state, Unknown) else {},
         "equivalents": _descriptors(verdict.equivalent),
-        "minimum": least and asdict(least) | {"level": str(least.level)},
+        "minimum": asdict(minimum) | {"level": str(minimum.level)} if minimum else None,
         "fix": verdict.fix,
         "fixes": verdict.fixes,
         "notes": verdict.notes,

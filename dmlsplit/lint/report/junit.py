@@ -18,9 +18,11 @@ def junit_report(assessment: Assessment) -> str:
         file = printable(finding.file or finding.subject or finding.title)
         if file not in suites:
             suites[file] = ET.SubElement(root, "testsuite", name=file)
-        name = finding.subject or "read"
         if finding.title != DEFECT and finding.sites:
-            name = f"{address(finding.sites[0])} ({finding.sites[0].operator})"
+            first, *_ = finding.sites
+            name = f"{address(first)} ({first.operator})"
+        else:
+            name = finding.subject or "read"
         _describe(ET.SubElement(suites[file], "testcase", classname=file, name=name), finding)
     for element in (*suites.values(), root):
         for tag, count in _COUNTS.items():

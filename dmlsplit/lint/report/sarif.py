@@ -135,9 +135,11 @@ def _result(diagnostic: _Diagnostic, rule_index: int) -> dict[str, Any]:
     finding, fingerprint, level, violation, others = diagnostic
     # A model without a split has no node.
     name = address(finding.sites[0]) if finding.sites else finding.subject
-    text = f"{name}: {finding.headline}: {printable(violation.message)}{others}"
     if violation.severity == "defect":  # one result for all splits of the file
-        text = "; ".join([finding.headline, *map(str.strip, finding.details[:-1])])
+        *places, _fix = finding.details
+        text = "; ".join([finding.headline, *map(str.strip, places)])
+    else:
+        text = f"{name}: {finding.headline}: {printable(violation.message)}{others}"
     logical_locations = list(map(_logical_location, finding.sites))
     logical = {"logicalLocations": logical_locations} if logical_locations else {}
     return {

@@ -15,7 +15,7 @@ from dmlsplit.lint.report.paragraph import details, indented, summary_of
 from dmlsplit.lint.report.totals import totals
 from dmlsplit.lint.rules import RULES
 from dmlsplit.lint.verdict import Assessment
-from dmlsplit.messages import commands, cut_middle, omitted_line, width, wrapped
+from dmlsplit.messages import commands, cut_middle, omitted_lines, width, wrapped
 
 Detail = Literal["quiet", "usual", "verbose"]
 
@@ -90,11 +90,15 @@ def _headers(reasons: Sequence[Reason], style: _Style) -> Iterator[str]:
 def _block(group: FindingGroup, style: _Style) -> str:
     """A group in a few lines: what is wrong, where first, what happens, and the fix."""
     lines = list(_headers(group.statement.reasons[:_MAX_REASONS], style))
-    lines += map(indented, omitted_line(len(group.statement.reasons), _MAX_REASONS))
+    lines += map(indented, omitted_lines(len(group.statement.reasons), _MAX_REASONS))
     if group.locations:
-        lines.append(style.location(group.locations[0], _others_text(group)))
-        lines += [f"  {node}" for site in group.findings[0].sites[:1] if (node := excerpt(site))]
-        lines += [indented(remark) for remark in [group.locations[0].remark] if remark]
+        first = group.locations[0]
+        first_sites = group.findings[0].sites
+        lines.append(style.location(first, _others_text(group)))
+        if first_sites and (node := excerpt(first_sites[0])):
+            lines.append(f"  {node}")
+        if first.remark:
+            lines.append(indented(first.remark))
     if group.statement.outcome:
         lines.append(indented(group.statement.outcome))
     lines += [indented(line) for line in _fix_lines(group)]

@@ -68,7 +68,7 @@ def _severity_counts(groups: Sequence[FindingGroup]) -> Iterator[str]:
 
 
 def _target_lines(assessment: Assessment) -> Iterator[str]:
-    """The lines of each target."""
+    """For each target: its name, and how many splits have each outcome."""
     for target in assessment.targets if assessment.verdicts else ():
         verdicts = [verdict for verdict in assessment.verdicts if verdict.target == target]
         remark = " (DirectML called directly)" if target != assessment.target else ""
@@ -80,17 +80,22 @@ def _lines_of_target(verdicts: Sequence[Verdict], remark: str) -> Iterator[str]:
     files = {verdict.site.file for verdict in verdicts if verdict.site.file}
     where = f" in {counted(len(files), 'file')}" if files else ""
     counts = Counter(verdict.outcome for verdict in verdicts)
-    named = {o: _SPLIT_ENDINGS.get(o, (o, o))[counts[o] > 1] for o in Outcome if counts[o]}
     yield f"{counted(len(verdicts), 'split')}{where} {verdicts[0].target.where}{remark}:"
-    outcomes = "; ".join(unbroken(f"{counts[outcome]} {name}") for outcome, name in named.items())
-    yield f"  {outcomes}"
+    texts = []
+    for outcome in Outcome:
+        if count := counts[outcome]:
+            of_one, of_several = _SPLIT_ENDINGS.get(outcome, (outcome, outcome))
+            texts.append(unbroken(f"{count} {of_one if count == 1 else of_several}"))
+    yield f"  {'; '.join(texts)}"
 
 
 def _model_lines(assessment: Assessment) -> Iterator[str]:
     """What becomes of models, each named after its worst split, unless one with splits is all."""
     order = list(Outcome)
     worst = dict[str, Outcome]()
-    for file, outcome in ((v.site.file, v.outcome) for v in assessment.verdicts):
+    for verdict in assessment.verdicts:
+        outcome = verdict.outcome
+        file = verdict.site.file
         worst[file] = min(worst.get(file, outcome), outcome, key=order.index)
     worst |= {model.file: model.outcome for model in assessment.models}
     if len(worst) > 1 or assessment.models:
@@ -104,6 +109,6 @@ def _wrong_numbers_text(assessment: Assessment) -> str:
     harmed = [verdict for verdict in assessment.verdicts if verdict.defects]
     if not harmed:
         return ""
-    rules = dict.fromkeys(defect.rule.id for v in harmed for defect in v.defects)
+    rules = dict.fromkeys(defect.rule.id for verdict in harmed for defect in verdict.defects)
     count = counted(len(harmed), "split")
     return f"the numbers of {count} may be wrong ({', '.join(rules)})"

@@ -45,17 +45,17 @@ class Arguments:
     axis : int
         The axis as given; may be negative.
     split : tuple of int, int, Lengths or None
-        Size of each output, or the chunk size of SplitToSequence.
+        Size of each output, or the chunk size of SplitToSequence; None if neither is given.
     num_outputs : int or None
-        The attribute of Split-18.
+        The attribute of Split-18; None if it is not set.
     keepdims : bool
-        Whether the outputs of SplitToSequence keep the axis.
+        Whether keepdims of SplitToSequence is not 0; true for Split.
     output_count : int or None
         Number of outputs; None for a sequence.
     assumed : tuple of str
-        Choices that the operator's specification leaves open.
+        Choices that the operator's specification leaves open, one sentence each.
     split_type : ElementType or None
-        Data type of the sizes, if they are an array.
+        Data type of the sizes, if they are an array; None for other sizes.
 
     See Also
     --------
@@ -81,7 +81,10 @@ class Arguments:
 
     @property
     def sized_by(self) -> str:
-        """What gives the number of pieces, as in `dmlsplit.frontends.SplitSite`."""
+        """What gives the number of pieces, ``split``, ``chunk``, ``num_outputs`` or ``outputs``.
+
+        ``chunk`` is a scalar split; ``outputs`` means that there is nothing else.
+        """
         if isinstance(self.split, int):
             return "chunk"
         if self.split is not None:
@@ -90,7 +93,10 @@ class Arguments:
 
     @property
     def keeps_axis(self) -> bool | None:
-        """Whether the pieces keep the axis, as in `dmlsplit.frontends.SplitSite`."""
+        """Whether the pieces keep the axis.
+
+        None for keepdims=0 beside a scalar split, which ONNX and ONNX Runtime read differently.
+        """
         if self.keepdims or isinstance(self.split, tuple):
             return True
         return False if self.split is None else None
@@ -109,7 +115,8 @@ def check_types(
     if data is not None and data not in operator.data_types:
         allowed = ", ".join(sorted(accepted.name for accepted in operator.data_types))
         bfloat = data is ElementType.BFLOAT16
-        fix = "BFLOAT16 needs opset 13 for Split, 24 for SplitToSequence" if bfloat else ""
+        needed = "BFLOAT16 needs 13 for Split, 24 for SplitToSequence"
+        fix = f"raise the opset: {needed}" if bfloat else ""
         refuse(operator, f"the data type is {data.name}", f"it must be one of {allowed}", fix)
     split_types = operator.split_types
     if data is not None and operator.since == 1:
@@ -162,15 +169,18 @@ def node_arguments(
     instance("operator", operator, OperatorVersion)
     for name in instance("attributes", attributes, Mapping):  # type: ignore[type-abstract]
         if name not in operator.attributes:
-            fix = "since opset 13, sizes are the second input" if name == "split" else ""
+            sizes_fix = "give the sizes as the second input, as opset 13 and later want them"
+            fix = sizes_fix if name == "split" else "remove it"
             allowed = f"allowed attributes: {', '.join(operator.attributes)}"
             refuse(operator, f"attribute {name!r} is set", allowed, fix)
     limit = 2 if operator.split_types else 1
     values = sequence("inputs", inputs, "arrays")
-    if len(values) + 1 > limit:
-        fix = "" if operator.split_types else "before opset 13, sizes are the attribute 'split'"
-        refuse(operator, f"the node has {len(values) + 1} inputs", f"at most {limit} allowed", fix)
-    length_input = next(iter(values), None)
+    count = len(values) + 1
+    if count > limit:
+        sizes_fix = "give the sizes as the attribute 'split', as opsets before 13 want them"
+        fix = "remove the others" if operator.split_types else sizes_fix
+        refuse(operator, f"the node has {count} inputs", f"at most {limit} allowed", fix)
+    length_input = values[0] if values else None
     if length_input is not None and "split" in attributes:
         refuse(operator, "sizes are given both as input and as attribute", "give only one")
     lengths = {} if length_input is None else {"split": length_input}
@@ -320,15 +330,18 @@ def _split_argument(operator: OperatorVersion, split: Any) -> SplitArgument:
         if chunk < 1:
             refuse(operator, f"the chunk size, a scalar split, is {chunk}", "it must be at least 1")
         return chunk
-    values = split.tolist() if hasattr(split, "tolist") else split
+    entries = split.tolist() if hasattr(split, "tolist") else split
     with prefix_errors(str(operator)):
         if ElementType.FLOAT in operator.split_types:
-            # In Split-1, the sizes have the data's floating type.
-            entries = sequence("split", values, "integers")
-            values = [int(n) if isinstance(n, float) and n.is_integer() else n for n in entries]
-        sizes = integers("split", values)
-    negative = next((i for i, size in enumerate(sizes) if size < 0), None)
-    if negative is not None:
-        problem = f"split[{negative}] is {sizes[negative]}"
-        refuse(operator, problem, "it must be at least 0", "write out the size that -1 stands for")
+            entries = list(map(_whole_number, sequence("split", entries, "integers")))
+        sizes = integers("split", entries)
+    for index, size in enumerate(sizes):
+        if size < 0:
+            fix = "write out the size that -1 stands for"
+            refuse(operator, f"split[{index}] is {size}", "it must be at least 0", fix)
     return sizes
+
+
+def _whole_number(entry: Any) -> Any:
+    """An entry of `split` in Split-1, whose sizes have the data's floating type."""
+    return int(entry) if isinstance(entry, float) and entry.is_integer() else entry

@@ -7,7 +7,7 @@ import math
 import operator
 import struct
 from collections.abc import Callable, Sequence
-from itertools import accumulate, compress, product
+from itertools import accumulate, chain, compress, product
 from typing import Any
 
 from dmlsplit.models.limits import MAX_CONSTANT_ELEMENTS, MAX_FOLLOWED_SIZES
@@ -61,7 +61,7 @@ def _small_sizes(context: InferenceContext, shape: Shape) -> list[int]:
     sizes = [size for size in shape if isinstance(size, int)]
     # Without elements, a size may still be large, and its indices would fill the memory.
     if len(sizes) < len(shape):
-        raise ValueError("dynamic")
+        raise ValueError(f"the shape {list(shape)} is dynamic")
     if (count := math.prod(size or 1 for size in sizes)) > MAX_CONSTANT_ELEMENTS:
         limit = f"dmlsplit computes with at most {MAX_CONSTANT_ELEMENTS:,}"
         raise LimitError(f"a constant of {count:,} elements; {limit}")
@@ -81,7 +81,7 @@ def _as_stored(item: Item, element_type: ElementType) -> Item:
         element_type not in _INTEGER_BITS
         or abs(integer := int(item)) >> _INTEGER_BITS[element_type] - 1
     ):
-        raise ValueError("the type may not hold it")
+        raise ValueError(f"{element_type.name} may not hold {item}")
     return integer
 
 
@@ -134,21 +134,22 @@ def _rearrange(context: InferenceContext, sizes: _Sizes) -> _Items:
 
 def _concat(context: InferenceContext, sizes: _Sizes) -> _Items:
     """Rows of each input in turn: the elements of the axis and the dimensions after it."""
-    parts = [_small_input(context, index) for index in range(len(context.inputs))]
     axis = range(len(sizes))[context.int_attribute("axis", 0)]
-    widths = [math.prod(shape[axis:]) for _, shape in parts]
-    return tuple(
-        item
-        for row in range(math.prod(sizes[:axis]))
-        for (items, _), width in zip(parts, widths, strict=True)
-        for item in items[row * width : (row + 1) * width]
-    )
+    row_count = math.prod(sizes[:axis])
+    rows_of_inputs = []
+    for index in range(len(context.inputs)):
+        items, shape = _small_input(context, index)
+        width = math.prod(shape[axis:])
+        rows = [items[row * width : (row + 1) * width] for row in range(row_count)]
+        rows_of_inputs.append(rows)
+    joined_rows = chain.from_iterable(zip(*rows_of_inputs, strict=True))
+    return tuple(chain.from_iterable(joined_rows))
 
 
 def _element_wise(context: InferenceContext, sizes: _Sizes) -> _Items:
     """The results of an operator of `_ARITHMETIC`; None where an operand is not known."""
     if context.int_attribute("fmod", 0):
-        raise ValueError("another remainder than Python's")
+        raise ValueError("fmod is not 0: another remainder than Python's")
     compute = _ARITHMETIC[context.node.op_type]
     rows = zip(
         *(_broadcast(context, index, sizes) for index in range(len(context.inputs))), strict=True
@@ -165,7 +166,7 @@ def _reduce(context: InferenceContext, sizes: _Sizes) -> _Items:
     """The one result of an operator of `_REDUCTIONS`."""
     items, _ = _small_input(context, 0)
     if math.prod(sizes) != 1:
-        raise ValueError("several results")
+        raise ValueError(f"the result has the shape {list(sizes)}; only single results are reduced")
     is_known = not any(isinstance(item, str | None) for item in items)
     return (_REDUCTIONS[context.node.op_type](items) if is_known else None,)
 
@@ -177,8 +178,8 @@ def _divide(dividend: Any, divisor: Any) -> Any:
     return abs(dividend) // abs(divisor) * (1 if (dividend < 0) == (divisor < 0) else -1)
 
 
-def steps(context: InferenceContext) -> Size:
-    """The number of elements of Range."""
+def range_length(context: InferenceContext) -> Size:
+    """The number of elements of Range; None if an input is not known, or rounding decides."""
     items = [item for index in range(3) for item in _small_input(context, index)[0]]
     numbers = [item for item in items if isinstance(item, int | float)]
     if len(numbers) < len(items):
@@ -206,7 +207,7 @@ def nonzero_indices(context: InferenceContext) -> list[tuple[int, ...]]:
     """The indices of elements that are not zero."""
     items, shape = _small_input(context, 0)
     if any(isinstance(item, str | None) for item in items):
-        raise ValueError("dynamic")
+        raise ValueError("an element of input 0 is not known")
     return list(compress(product(*map(range, shape)), items))
 
 

@@ -62,9 +62,21 @@ class FixedSizes:
     def register(self, inputs: Iterable[ValueInfo]) -> dict[str, str]:
         """Register the dimensions of a model's inputs: once per model, before `size`.
 
-        The result has, for the name of each dynamic dimension, one that every shell takes
-        literally, if there is such a name. A dimension with two sizes, or a size other than the
-        model's, is an InvalidArgumentError.
+        Parameters
+        ----------
+        inputs : iterable
+            The declarations (ONNX's ValueInfoProto) of the inputs of the main graph.
+
+        Returns
+        -------
+        dict of str to str
+            For the name of each dynamic dimension, one that every shell takes literally, if there
+            is such a name.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If a dimension is given two sizes, or a size other than the model's.
         """
         dims = [
             (entry.name, axis, dim)
@@ -100,9 +112,21 @@ class FixedSizes:
             )
 
     def size(self, dim: Size, axis: str | None = None) -> Size:
-        """The size of a dimension, or else its name; `axis` is its INPUT.AXIS if an input has it.
+        """The size of a dimension, or else its name.
 
         A dimension of another value has the size that is given for an input's of the same name.
+
+        Parameters
+        ----------
+        dim : int, str or None
+            What the model declares: a size, the name of a dynamic one, or None without a name.
+        axis : str, optional
+            The INPUT.AXIS of the dimension, if an input has it.
+
+        Returns
+        -------
+        int, str or None
+            None for a dynamic dimension that has no name and is not of an input.
         """
         name = axis if dim is None or dim in self._axes else dim
         return self._fixed.get(name, name)
@@ -113,7 +137,13 @@ class FixedSizes:
         return tuple(name for name in self.sizes if name not in self._used)
 
     def check_all_used(self) -> None:
-        """Refuse a name that no model so far has."""
+        """Check that each name given by the user is that of a dimension of some model.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If no model registered so far has it; the error proposes other names.
+        """
         for name in self.unused:
             raise InvalidArgumentError(
                 f"dimension {name} is given the size {self.sizes[name]}; no input of an .onnx "

@@ -25,8 +25,8 @@ def frozen_axis(
     return (name, sum(state.pieces)) if name in dimensions else None
 
 
-def at_size(context: InferenceContext, name: str, size: int) -> InferenceContext:
-    """The context with a size for a dynamic dimension of its first input."""
+def at_size(context: InferenceContext, dimension: str, size: int) -> InferenceContext:
+    """The context in which each axis of the first input with this dynamic dimension has a size."""
     data = context.inputs[0]
-    shape = tuple(size if dimension == name else dimension for dimension in data.shape or ())
+    shape = tuple(size if own_size == dimension else own_size for own_size in data.shape or ())
     return context._replace(inputs=[replace(data, shape=shape), *context.inputs[1:]])

@@ -25,20 +25,24 @@ def resolved_node(node: Node, attributes: Mapping[str, Attribute] | None) -> Nod
     """A node of a function with the caller's attributes; unknown ones stay references."""
     if attributes is None or not node.has_references:
         return node
-    own = (
-        replace(attributes[a.ref_attr_name], name=a.name) if a.ref_attr_name else a
-        for a in node.attribute
-        if not a.ref_attr_name or a.ref_attr_name in attributes
-    )
-    return replace(node, attribute=tuple(own))
+    resolved = []
+    for attribute in node.attribute:
+        reference = attribute.ref_attr_name
+        if not reference:
+            resolved.append(attribute)
+        elif reference in attributes:
+            resolved.append(replace(attributes[reference], name=attribute.name))
+    return replace(node, attribute=tuple(resolved))
 
 
 def call_of(visit: Visit, function: Function) -> tuple[FunctionCall, Scope]:
     """A call of a function, and the scope of the caller for it."""
     attributes = {attribute.name: attribute for attribute in function.attribute_proto}
-    attributes |= {a.name: a for a in visit.node.attribute if not a.ref_attr_name}
+    attributes |= {own.name: own for own in visit.node.attribute if not own.ref_attr_name}
     # Drop the pieces: with them, every call of a function would be a new one.
-    inputs = tuple(replace(v, origins=frozenset()) if v.origins else v for v in visit.inputs)
+    inputs = tuple(
+        replace(value, origins=frozenset()) if value.origins else value for value in visit.inputs
+    )
     scope = replace(
         visit.scope,
         attributes=None if visit.node.has_references else attributes,

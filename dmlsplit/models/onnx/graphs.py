@@ -18,28 +18,35 @@ _DEFAULTS_SINCE_IR = 4
 
 
 class Body(NamedTuple):
-    """A graph in a node, and the scope around it."""
+    """A graph in a node, which is not read yet."""
 
+    # The bytes of the graph in the file.
     span: Span
+    # The name for reports, with the graphs around it.
     name: str
+    # The scope around the node, with the path of this body.
     outer: Scope
-    runs: bool
+    # False if a constant condition rules the body out.
+    may_run: bool
 
 
 def bodies(visit: Visit, context: InferenceContext) -> Iterator[Body]:
     """The graphs in a node."""
-    spans = {a.name: a.bodies for a in visit.node.attribute if a.bodies}
+    spans = {
+        attribute.name: attribute.bodies for attribute in visit.node.attribute if attribute.bodies
+    }
     label = visit.claim_label() if spans else ""
     for attribute, graphs in spans.items():
-        why = never_runs(context, attribute)
-        if why is not None:
-            why = f"it is in the {attribute} of {visit.description}, whose {why}"
+        condition = never_runs(context, attribute)
+        reason = visit.scope.never_runs
+        if condition is not None and reason is None:
+            reason = f"it is in the {attribute} of {visit.description}, whose {condition}"
         for position, span in enumerate(graphs):
             suffix = f"[{position}]" if len(graphs) > 1 else ""
             path = (*visit.scope.path, visit.position, attribute, position)
-            outer = replace(visit.scope, path=path, never_runs=visit.scope.never_runs or why)
+            outer = replace(visit.scope, path=path, never_runs=reason)
             name = f"{visit.scope.graph}/{label}.{shown_name(attribute)}{suffix}"
-            yield Body(span, name, outer, runs=why is None)
+            yield Body(span, name, outer, may_run=condition is None)
 
 
 def overridable_inputs(graph: Graph, ir_version: int) -> set[str]:
@@ -49,7 +56,7 @@ def overridable_inputs(graph: Graph, ir_version: int) -> set[str]:
     """
     if ir_version < _DEFAULTS_SINCE_IR:
         return set()
-    return {entry.name for entry in graph.input} & {t.name for t in graph.initializer}
+    return {entry.name for entry in graph.input} & {tensor.name for tensor in graph.initializer}
 
 
 def graph_scope(

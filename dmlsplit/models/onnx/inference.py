@@ -114,7 +114,9 @@ def _storable_shape(shape: Shape) -> Shape:
     """A shape, unless ONNX cannot store it: a hostile model must not make shapes grow."""
     sizes = [size for size in shape if isinstance(size, int)]
     if len(shape) > MAX_RANK or not all(0 <= size < 2**63 for size in sizes):
-        raise ValueError("no shape")
+        raise ValueError(
+            f"a shape of rank {len(shape)}; at most {MAX_RANK} sizes, from 0 to 2^63 - 1, are kept"
+        )
     return shape
 
 

@@ -50,10 +50,11 @@ def node_facts(context: InferenceContext, opset: int | None) -> NodeFacts:
         check_types(operator, data.element_type, lengths.element_type)
         element_type = data.element_type
         arguments = _arguments(operator, context)
-        axis = _axis(arguments, data)
+        axis = _axis(arguments, context)
         lowering = _lowering(arguments, data, axis, context.reader)
         if element_type is None:
-            raise UnknownSplitError("the input's data type is not known", Cause.TYPE)
+            name = shown_name(context.node.input[0])
+            raise UnknownSplitError(f"the data type of the input {name!r} is not known", Cause.TYPE)
     except (InvalidArgumentError, UnknownSplitError) as error:
         problem = error
     return NodeFacts(operator, element_type, arguments, axis, lowering, problem)
@@ -62,7 +63,10 @@ def node_facts(context: InferenceContext, opset: int | None) -> NodeFacts:
 def _operator(node: Node, opset: int | None) -> OperatorVersion:
     """The version of the node's operator."""
     if opset is None:
-        raise InvalidArgumentError(f"{node.op_type}: the model imports no opset of ai.onnx")
+        raise InvalidArgumentError(
+            f"{node.op_type}: the model imports no opset of ai.onnx; it must import one, such as "
+            "18. Fix: export the model again"
+        )
     return operator_version(node.op_type, opset)
 
 
@@ -70,7 +74,7 @@ def _arguments(operator: OperatorVersion, context: InferenceContext) -> Argument
     """The node's attributes and its lengths, checked."""
     node = context.node
     if not any(node.input[:1]):
-        refuse(operator, "the node has no input", "it must have one")
+        refuse(operator, "the node has no input", "its first input must be the data")
     values = {}
     for key, attribute in node.attributes.items():
         if attribute.ref_attr_name:
@@ -117,10 +121,12 @@ def _constant_lengths(operator: OperatorVersion, value: Value, reader: Reader) -
     return numbers if shape else numbers[0]
 
 
-def _axis(arguments: Arguments, data: Value) -> int:
+def _axis(arguments: Arguments, context: InferenceContext) -> int:
     """The axis, counted from the front."""
+    data = context.inputs[0]
     if data.shape is None:
-        raise data.gap_error("the input's shape is dynamic")
+        name = shown_name(context.node.input[0])
+        raise data.gap_error(f"the rank of the input {name!r} is dynamic")
     return axis_from_front(arguments.axis, len(data.shape), arguments.operator)
 
 

@@ -96,10 +96,9 @@ def _smallest_descriptor(data: Value, axis: int | None, axis_size: int) -> Split
     if carrier is None:
         return None
     shape = data.shape or (1,) * (_ASSUMED_RANK - len(carrier.lane_dimensions))
-    sizes = [
-        size if isinstance(size, int) else axis_size if index == axis else 1
-        for index, size in enumerate(shape)
-    ]
+    sizes = [size if isinstance(size, int) else 1 for size in shape]
+    if axis is not None and not isinstance(shape[axis], int):
+        sizes[axis] = axis_size
     axis = axis or 0
     return descriptor_of(element_type, tuple(sizes), axis, (sizes[axis],))
 

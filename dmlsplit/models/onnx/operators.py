@@ -65,7 +65,24 @@ class ElementType(IntEnum):
 
     @classmethod
     def of_dtype(cls, dtype: object) -> "ElementType":
-        """The type of a `dtype`: STRING for strings and objects, UNDEFINED if ONNX lacks it."""
+        """The type of the elements of an array.
+
+        Parameters
+        ----------
+        dtype : dtype
+            The `dtype` of an array of any library, or the name of one.
+
+        Returns
+        -------
+        ElementType
+            STRING for strings and Python objects; UNDEFINED if ONNX has no such type.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> ElementType.of_dtype(np.dtype("float32")).name
+        'FLOAT'
+        """
         name = str(dtype).removeprefix("torch.")
         if name == "object" or name.startswith(("<U", ">U", "StringDType")):
             return cls.STRING

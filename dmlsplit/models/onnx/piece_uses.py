@@ -37,7 +37,7 @@ class PieceUses:
 
     def note_graph_outputs(self, values: Iterable[Value]) -> None:
         """Note the values that a graph outputs."""
-        self._used_whole.update(v.sequence for v in values if v.sequence is not None)
+        self._used_whole.update(value.sequence for value in values if value.sequence is not None)
 
     def note_takers(self, visit: Visit, context: InferenceContext) -> None:
         """Note whether a node takes pieces of a sequence, or uses it in another way."""

@@ -23,14 +23,11 @@ DISPUTED_AXIS = (
 def node_warnings(node: Node, arguments: Arguments) -> Iterator[str]:
     """The warnings about a node, whatever its input is."""
     if arguments.operator.makes_sequence:
-        text = "ONNX Runtime's DirectML provider has no SplitToSequence"
-        yield ProviderRemark(text, "ORT-SEQUENCE")
+        missing = "ONNX Runtime's DirectML provider has no SplitToSequence"
+        yield ProviderRemark(missing, "ORT-SEQUENCE")
         if isinstance(arguments.split, int) and arguments.keeps_axis is None:
-            text = (
-                f"{DISPUTED_AXIS}; it fails when it runs the node if a piece has another size than "
-                "1"
-            )
-            yield ProviderRemark(text, "ORT-KEEPDIMS", "set keepdims to 1")
+            failure = "it fails when it runs the node if a piece has another size than 1"
+            yield ProviderRemark(f"{DISPUTED_AXIS}; {failure}", "ORT-KEEPDIMS", "set keepdims to 1")
         return
     is_sized = arguments.split is not None or arguments.num_outputs is not None
     if "" in node.output and is_sized and arguments.operator.since >= 13:

@@ -24,7 +24,9 @@ def domain(name: str) -> str:
 def _checked_shape(shape: tuple[Any, ...], name: str) -> tuple[Any, ...]:
     """A shape of a value, whose rank is limited."""
     if len(shape) > MAX_RANK:
-        raise LimitError(f"value {shown_name(name)!r} has a rank above {MAX_RANK}")
+        raise LimitError(
+            f"value {shown_name(name)!r} has the rank {len(shape)}; it must be at most {MAX_RANK}"
+        )
     return shape
 
 

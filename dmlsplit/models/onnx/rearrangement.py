@@ -43,7 +43,7 @@ def _inferred_size(before: list[Size], after: list[Size]) -> Size:
         return None
     size, rest = divmod(total, parts)
     if rest:
-        raise ValueError("sizes do not divide")
+        raise ValueError(f"{total} elements do not divide into groups of {parts}")
     return size
 
 
@@ -51,7 +51,7 @@ def _transpose(context: InferenceContext) -> Shape:
     shape = context.shape(0)
     order = context.int_attribute("perm", tuple(reversed(range(len(shape)))))
     if sorted(order) != list(range(len(shape))):
-        raise ValueError("perm")
+        raise ValueError(f"perm is {order}; it must be a permutation of {len(shape)} axes")
     return tuple(shape[i] for i in order)
 
 
@@ -59,7 +59,7 @@ def _flatten(context: InferenceContext) -> Shape:
     shape = context.shape(0)
     axis = context.int_attribute("axis", 1)
     if not -len(shape) <= axis <= len(shape):
-        raise ValueError("axis")
+        raise ValueError(f"axis is {axis}; it must be from {-len(shape)} to {len(shape)}")
     return combine_sizes(prod, shape[:axis]), combine_sizes(prod, shape[axis:])
 
 
@@ -75,7 +75,7 @@ def _unsqueeze(context: InferenceContext) -> Shape:
 def _squeeze(context: InferenceContext) -> Shape:
     shape = context.shape(0)
     if not context.has_axes(1) and not context.inputs[0].is_static:
-        raise ValueError("a dynamic size may be 1")
+        raise ValueError(f"the shape is {list(shape)}; a dynamic size may be 1")
     axes = context.axes(1, [axis for axis, size in enumerate(shape) if size == 1])
     return tuple(size for axis, size in enumerate(shape) if axis not in axes)
 
@@ -127,7 +127,7 @@ def _gather_nd(context: InferenceContext) -> Shape:
     *indices, depth = context.shape(1)
     batch = context.int_attribute("batch_dims", 0)
     if not isinstance(depth, int):
-        raise ValueError("dynamic rank")
+        raise ValueError("the last size of the indices, which decides the rank, is dynamic")
     return (*indices, *context.shape(0)[batch + depth :])
 
 

@@ -32,17 +32,18 @@ def derived_pieces(node: Node, inputs: Sequence[Pieces]) -> tuple[Pieces, Set[in
     """
     no_pieces = frozenset[Piece]()
     no_splits = frozenset[int]()
-    if not node.domain and node.op_type in _PASSED_ON:
-        return (inputs[0] if inputs else no_pieces), no_splits
+    standard_operator = "" if node.domain else node.op_type
     is_fused = node.domain == "com.microsoft" and node.op_type in _FUSED_ACTIVATIONS
-    if not (is_fused or (not node.domain and node.op_type in ELEMENT_WISE)):
+    if standard_operator in _PASSED_ON:
+        return (inputs[0] if inputs else no_pieces), no_splits
+    if not is_fused and standard_operator not in ELEMENT_WISE:
         return no_pieces, no_splits
-    if not node.domain and node.op_type == "Mul" and (splits := gated_splits(inputs)):
+    if standard_operator == "Mul" and (splits := gated_splits(inputs)):
         return no_pieces, splits
     derived = frozenset[Piece]().union(*inputs)
     if len(derived) > MAX_FOLLOWED_PIECES:
         return no_pieces, no_splits
-    if is_fused or node.op_type in _ACTIVATIONS:
+    if is_fused or standard_operator in _ACTIVATIONS:
         derived = frozenset(piece._replace(is_activated=True) for piece in derived)
     return derived, no_splits
 
@@ -52,10 +53,14 @@ def gated_splits(inputs: Sequence[Pieces]) -> Set[int]:
     if len(inputs) != 2:
         return frozenset()
     left, right = inputs
+    return _gates(left, right) | _gates(right, left)
+
+
+def _gates(gated: Pieces, others: Pieces) -> Set[int]:
+    """The splits of which `gated` has an activated piece, and `others` has another piece."""
     return {
         piece.split
-        for gate, others in ((left, right), (right, left))
-        for piece in gate
+        for piece in gated
         if piece.is_activated
-        and any(o.split == piece.split and o.output != piece.output for o in others)
+        and any(other.split == piece.split and other.output != piece.output for other in others)
     }

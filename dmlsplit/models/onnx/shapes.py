@@ -23,7 +23,7 @@ def _broadcast_size(sizes: tuple[Size, ...]) -> Size:
     wide = set(sizes) - {1}
     numbers = {size for size in wide if isinstance(size, int)}
     if len(numbers) > 1:
-        raise ValueError("sizes do not broadcast")
+        raise ValueError(f"sizes {sorted(numbers)} do not broadcast")
     # A dynamic size beside a number above 1 must be that number, or 1.
     if numbers:
         return numbers.pop()
@@ -35,7 +35,7 @@ def _matmul(context: InferenceContext) -> Shape:
     first = context.shape(0)
     second = context.shape(3 if context.node.op_type == "QLinearMatMul" else 1)
     if not first or not second:
-        raise ValueError("a scalar")
+        raise ValueError("an input is a scalar; both must have a dimension")
     rows = first[-2:-1]
     columns = second[-1:] if len(second) > 1 else ()
     return (*_broadcast(first[:-2], second[:-2]), *rows, *columns)
@@ -91,7 +91,7 @@ def _einsum(context: InferenceContext) -> Shape:
     """After Einsum: without an arrow, the letters that occur once, in alphabetical order."""
     terms, arrow, result = context.text("equation").replace(" ", "").partition("->")
     if "." in terms:
-        raise ValueError("an ellipsis")
+        raise ValueError(f"the equation {terms!r} has an ellipsis, which is not followed")
     sizes: dict[str, Size] = {}
     for term, shape in zip(terms.split(","), context.shapes, strict=True):
         for letter, size in zip(term, shape, strict=True):
@@ -112,12 +112,15 @@ def _recurrent(context: InferenceContext) -> Shape:
 def _attention(context: InferenceContext) -> Shape:
     """After Attention: the query's shape, with the heads and sizes of the values."""
     query = context.shape(0)
-    value = context.shape(2)
     if len(query) == 4:
-        return (*query[:3], value[3])
-    heads = context.int_attribute("q_num_heads", 0)
-    groups = context.int_attribute("kv_num_heads", 0)
-    return (*query[:2], combine_sizes(prod, [heads, divide_size(value[2], groups)]))
+        batch, heads, length, _ = query
+        _, _, _, value_size = context.shape(2)
+        return batch, heads, length, value_size
+    batch, length, _ = query
+    _, _, value_size = context.shape(2)
+    query_heads = context.int_attribute("q_num_heads", 0)
+    value_heads = context.int_attribute("kv_num_heads", 0)
+    return batch, length, combine_sizes(prod, [query_heads, divide_size(value_size, value_heads)])
 
 
 # Element-wise operators whose output has the shape of the first input.
@@ -175,7 +178,7 @@ RULES: dict[str, Callable[[InferenceContext], Shape]] = {
     "GridSample": lambda context: (*context.shape(0)[:2], *context.shape(1)[1:-1]),
     "NonZero": _nonzero,
     "OneHot": _one_hot,
-    "Range": lambda context: (constants.steps(context),),
+    "Range": lambda context: (constants.range_length(context),),
     "Shape": lambda context: (
         len(context.shape_part) if context.inputs[0].shape is not None else None,
     ),

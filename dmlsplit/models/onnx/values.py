@@ -145,7 +145,7 @@ class InferenceContext(NamedTuple):
         """The shape of an input."""
         shape = self.inputs[index].shape
         if shape is None:
-            raise ValueError("unknown rank")
+            raise ValueError(f"the rank of input {index} is not known")
         return shape
 
     @property
@@ -174,7 +174,8 @@ class InferenceContext(NamedTuple):
         attribute = self.node.attributes.get(name, Attribute())
         stored = attribute.f or b"".join(attribute.floats)
         if len(stored) > 4 * MAX_RANK:
-            raise ValueError("too large")
+            count = len(stored) // 4
+            raise ValueError(f"attribute {name} has {count} floats; at most {MAX_RANK} are read")
         return struct.unpack(f"<{len(stored) // 4}f", stored)
 
     def int_attribute(self, name: str, default: _Number) -> _Number:
@@ -186,7 +187,7 @@ class InferenceContext(NamedTuple):
         """The elements of an input, a constant."""
         constant = self.inputs[index].constant
         if constant is None:
-            raise ValueError("no constant")
+            raise ValueError(f"input {index} is not a constant")
         return elements(self.reader, constant)
 
     def sizes(self, name: str, index: int = 1) -> Shape:
@@ -199,7 +200,7 @@ class InferenceContext(NamedTuple):
         items = self.items(index)
         sizes = tuple(size for size in items if not isinstance(size, float))
         if len(sizes) < len(items):
-            raise ValueError("no sizes")
+            raise ValueError(f"input {index} has floats; sizes are integers")
         return sizes
 
     def size(self, name: str, index: int = 1) -> Size:
@@ -211,11 +212,14 @@ class InferenceContext(NamedTuple):
         return size
 
     def integers(self, name: str, index: int = 1) -> tuple[int, ...]:
-        """The entries of `sizes`; a ValueError if one of them is dynamic."""
+        """The entries of attribute `name` or, without it, of input `index`.
+
+        It is a ValueError if one of them is dynamic.
+        """
         sizes = self.sizes(name, index)
         numbers = tuple(size for size in sizes if isinstance(size, int))
         if len(numbers) < len(sizes):
-            raise ValueError("dynamic")
+            raise ValueError(f"attribute {name!r} or input {index} has an entry that is not known")
         return numbers
 
     def has_axes(self, index: int) -> bool:
@@ -246,7 +250,12 @@ def elements(reader: Reader, constant: Constant) -> tuple[Any, ...]:
         return constant
     name = shown_name(constant.name)
     if constant.data_type not in _STORAGE or constant.location is not None:
-        raise WireError(f"tensor {name!r} cannot be read as numbers")
+        is_external = constant.location is not None
+        type_text = f"has type {constant.data_type} of TensorProto.DataType"
+        problem = "is in external data" if is_external else type_text
+        raise WireError(
+            f"tensor {name!r} {problem}; it must have integers, truths or floats in the model"
+        )
     code, field = _STORAGE[ElementType(constant.data_type)]
     width = struct.calcsize(code)
     if min(constant.shape, default=0) < 0:

@@ -188,7 +188,8 @@ class Walk:
         results = []
         for body in bodies(visit, context):
             values = self._visit_graph(self._reader.read(Graph, body.span), body.outer, body.name)
-            results += [values] if body.runs else []
+            if body.may_run:
+                results.append(values)
         return results
 
     def _visit_call(self, visit: Visit, function: Function) -> list[Value]:

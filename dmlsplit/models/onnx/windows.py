@@ -28,7 +28,7 @@ def _pool(context: InferenceContext) -> Shape:
     if _has_same_padding(context) and (
         context.int_attribute("ceil_mode", 0) or set(context.int_attribute("dilations", ())) - {1}
     ):
-        raise ValueError("implementations disagree")
+        raise ValueError("implementations disagree about SAME padding with ceil_mode or dilations")
     return (
         batch,
         channels,
@@ -63,7 +63,7 @@ def _steps(
         return None
     room = size + low + high - (dilation * (window - 1) + 1)
     if room < 0:
-        raise ValueError("the window is wider than the padded input")
+        raise ValueError(f"the window of {window} is wider than the padded input of size {size}")
     steps = ceil_div(room, stride) if rounds_up else room // stride
     # With ceil_mode, a window that would begin in the end padding is dropped.
     return steps if rounds_up and steps * stride >= size + low else steps + 1
@@ -79,8 +79,8 @@ def _transposed_convolution(context: InferenceContext) -> Shape:
     rank = len(spatial)
     is_same = _has_same_padding(context)
     disputed = {"output_shape", "output_padding"} if is_same else {"output_shape"}
-    if context.node.attributes.keys() & disputed:
-        raise ValueError("implementations disagree")
+    if present := context.node.attributes.keys() & disputed:
+        raise ValueError(f"implementations disagree about {', '.join(sorted(present))}")
     pads = context.int_attribute("pads", (0,) * 2 * rank)
     output_padding = context.int_attribute("output_padding", (0,) * rank)
     strides = context.int_attribute("strides", (1,) * rank)
@@ -114,7 +114,7 @@ def _resize(context: InferenceContext) -> Shape:
 def _target_sizes(context: InferenceContext) -> _Sizes:
     """The sizes that Resize is given, unless they are only limits for its aspect ratio."""
     if context.text("keep_aspect_ratio_policy") not in ("", "stretch"):
-        raise ValueError("rounding decides")
+        raise ValueError("keep_aspect_ratio_policy is not stretch; rounding decides the sizes")
     return context.sizes("", 3)
 
 
@@ -124,11 +124,14 @@ def _scaled(context: InferenceContext, sizes: _Sizes, axes: Sequence[int]) -> _S
     # Multiples of 1/64 round down the same in any precision; 5 * 2.6 is 12 or 13.
     exact = [scale for scale in scales if isinstance(scale, int | float) and scale * 64 % 1 == 0]
     if len(exact) < len(scales) or context.text("coordinate_transformation_mode")[:7] == "tf_crop":
-        raise ValueError("rounding decides")
+        raise ValueError(f"scales are {list(scales)}; rounding decides the sizes")
     pairs = zip((sizes[axis] for axis in axes), exact, strict=True)
-    return [
-        int(n * scale) if isinstance(n, int) else n if scale == 1 else None for n, scale in pairs
-    ]
+    return [size if scale == 1 else _scaled_size(size, scale) for size, scale in pairs]
+
+
+def _scaled_size(size: Size, scale: float) -> Size:
+    """A size multiplied by a scale, rounded down; None if it is dynamic."""
+    return int(size * scale) if isinstance(size, int) else None
 
 
 RULES: dict[str, Callable[[InferenceContext], Shape]] = {

@@ -28,6 +28,8 @@ from dmlsplit.models.site import Cause, UnknownSplitError
 NET_VERSIONS = ("10", "11")
 # Chunks are large, because expat before 2.6 reads the beginning of a long tag again with each one.
 _CHUNK_BYTES = 16 << 20
+# The fix of a file that OpenVINO would not write.
+_FIX = "Fix: convert the model again"
 _INT64_MAX = 2**63 - 1
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 # The `struct` type for the attribute element_type of an integer Const.
@@ -102,7 +104,8 @@ def read_ir(path: Path) -> Graph:
         if not path.is_file():
             raise InvalidArgumentError("is not a file")
         if path.stat().st_size > MAX_XML_BYTES:
-            raise limit_error(f"it is larger than {MAX_XML_BYTES >> 20} MiB")
+            size = path.stat().st_size
+            raise limit_error(f"it has {size:,} bytes, and at most {MAX_XML_BYTES:,} are read")
         with path.open("rb") as file:
             while chunk := file.read(_CHUNK_BYTES):
                 parser.feed(chunk)
@@ -192,14 +195,17 @@ def _graph(element: ElementTree.Element, name: str) -> Graph:
     for index, entry in enumerate(element.iterfind("layers/layer")):
         layer = _layer(entry, index)
         if layer.id in layers:
-            raise InvalidArgumentError(f"two layers have the id {layer.id[:40]!r}")
+            raise InvalidArgumentError(
+                f"two layers have the id {layer.id[:40]!r}; each must have its own. {_FIX}"
+            )
         layers[layer.id] = layer
     edges: dict[tuple[str, str], tuple[str, str]] = {}
     for entry in element.iterfind("edges/edge"):
         end = layer_id, port_id = _required(entry, "to-layer"), _required(entry, "to-port")
         if end in edges:
             raise InvalidArgumentError(
-                f"two edges lead to port {port_id[:40]!r} of layer {layer_id[:40]!r}"
+                f"two edges lead to port {port_id[:40]!r} of layer {layer_id[:40]!r}; at most one "
+                f"may. {_FIX}"
             )
         edges[end] = _required(entry, "from-layer"), _required(entry, "from-port")
     return Graph(name, layers, edges)
@@ -234,7 +240,7 @@ def _required(element: ElementTree.Element, name: str) -> str:
     """An attribute that the format requires."""
     value = element.get(name)
     if value is None:
-        raise InvalidArgumentError(f"a <{element.tag}> lacks the attribute {name!r}")
+        raise InvalidArgumentError(f"a <{element.tag}> lacks the attribute {name!r}. {_FIX}")
     return value
 
 
@@ -251,7 +257,7 @@ def constant_shape(layer: Layer) -> tuple[int, ...]:
     if text is None:
         dims = layer.outputs[0].known_dims(name) if layer.outputs else []
         if None in dims:
-            raise InvalidArgumentError(f"{name}: its shape is dynamic")
+            raise InvalidArgumentError(f"{name}: its shape is dynamic; it must have every size")
         return tuple(dim for dim in dims if dim is not None)
     if text.count(",") >= MAX_RANK:
         _refuse_rank(name)
@@ -275,8 +281,9 @@ def integers(layer: Layer, xml: Path) -> list[int]:
     precision = layer.outputs[0].precision if layer.outputs else ""
     element_type = layer.data.get("element_type", precision).lower()
     if element_type not in _INTEGERS:
-        text = f"{name} has type {element_type[:20]!r}; it must be an integer type"
-        raise InvalidArgumentError(text)
+        raise InvalidArgumentError(
+            f"{name} has type {element_type[:20]!r}; it must be one of {', '.join(_INTEGERS)}"
+        )
     code = _INTEGERS[element_type]
     count = prod(constant_shape(layer))
     width = struct.calcsize(f"<{code}")
@@ -299,7 +306,8 @@ def _stored_bytes(name: str, xml: Path, offset: int, size: int) -> bytes:
         stored = file.read(size)
     if len(stored) != size:
         raise InvalidArgumentError(
-            f"{name}: bytes {offset} to {offset + size} are outside {path.name}, which has {length}"
+            f"{name}: bytes {offset} to {offset + size} are outside {path.name}, which has "
+            f"{length} bytes. Fix: copy {path.name} again"
         )
     return stored
 

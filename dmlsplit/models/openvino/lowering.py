@@ -74,15 +74,21 @@ def lower_split(
 
     Parameters
     ----------
-    shape, axis, data_type, lanes
-        As in `lower_variadic_split`.
+    shape : sequence of int
+        The shape of the data.
+    axis : int
+        The dimension to split; a negative axis counts from the end.
     num_splits : int
         The number of outputs, all of one size.
+    data_type : TensorDataType
+        The type that carries the elements; UNKNOWN for strings, which are split on the host.
+    lanes : int
+        The number of `data_type` values per element.
 
     Returns
     -------
     Lowering
-        As from `lower_variadic_split`.
+        The sizes of the outputs, and the descriptor.
 
     Raises
     ------

@@ -77,7 +77,7 @@ class _Node(NamedTuple):
             source = self.input_layer(0, layer)
             layer = source if source and source.type == "Const" else layer
         if layer is None:
-            raise InvalidArgumentError(f"no edge leads to its input {name}")
+            raise InvalidArgumentError(f"no edge leads to its input {name}; a Const must feed it")
         if layer.type != "Const":
             text = f"{name} is dynamic: it is computed by {layer.type[:40]!r}"
             cause = Cause.AXIS if name == "axis" else Cause.LENGTHS
@@ -157,12 +157,12 @@ def _site(node: _Node, file: str, graph: str) -> SplitSite:
         sizes = _smallest(shape or (1,) * 4)
         smallest = split_descriptor(data_type or TensorDataType.FLOAT32, sizes, 0, sizes[:1])
         return replace(blank, state=Unknown(str(reason), reason.cause, smallest))
-    missing = tuple((f"dimension {i}", 1) for i, size in enumerate(shape or ()) if size is None)
-    gap = _dynamic_size_error(missing[0][0]) if missing else None
+    dynamic = [f"dimension {axis}" for axis, size in enumerate(shape or ()) if size is None]
+    gap = _dynamic_size_error(dynamic[0]) if dynamic else None
     return replace(
         blank,
-        state=lowered_state(lowering, gap, missing),
-        warnings=tuple(_warnings(node, lowering, is_static=not missing)),
+        state=lowered_state(lowering, gap, missing=[(name, 1) for name in dynamic]),
+        warnings=tuple(_warnings(node, lowering, is_static=not dynamic)),
         shape=lowering.shape,
         axis=lowering.axis,
     )
@@ -213,7 +213,8 @@ def _data_type(node: _Node) -> TensorDataType | None:
         return None
     if precision.upper() not in _CARRIERS:
         raise InvalidArgumentError(
-            f"data has type {precision[:20]!r}, whose elements DirectML cannot carry"
+            f"data has type {precision[:20]!r}, whose elements DirectML cannot carry; it must be "
+            f"one of {', '.join(_CARRIERS)}"
         )
     return _CARRIERS[precision.upper()]
 
@@ -260,7 +261,8 @@ def _check_outputs(node: _Node, pieces: int) -> None:
     outputs = len(node.layer.outputs)
     if pieces != outputs:
         raise InvalidArgumentError(
-            f"it makes {counted(pieces, 'piece')}; the layer has {counted(outputs, 'output')}"
+            f"it makes {counted(pieces, 'piece')}; the layer has {counted(outputs, 'output')}, and "
+            "must have as many as pieces"
         )
 
 

@@ -134,7 +134,7 @@ NODES: dict[str, list[tuple[dict[str, Any], list[Any], str]]] = {
             {},
             [None],
             "the node has 2 inputs; at most 1 allowed. "
-            "Fix: before opset 13, sizes are the attribute 'split'",
+            "Fix: give the sizes as the attribute 'split', as opsets before 13 want them",
         )
     ],
     "Split-13": [
@@ -142,12 +142,20 @@ NODES: dict[str, list[tuple[dict[str, Any], list[Any], str]]] = {
             {"split": [1]},
             [],
             "attribute 'split' is set; allowed attributes: axis. "
-            "Fix: since opset 13, sizes are the second input",
+            "Fix: give the sizes as the second input, as opset 13 and later want them",
         ),
-        ({}, [None, None], "the node has 3 inputs; at most 2 allowed"),
+        (
+            {},
+            [None, None],
+            "the node has 3 inputs; at most 2 allowed. Fix: remove the others",
+        ),
     ],
     "Split-18": [
-        ({"colour": 1}, [], "attribute 'colour' is set; allowed attributes: axis, num_outputs")
+        (
+            {"colour": 1},
+            [],
+            "attribute 'colour' is set; allowed attributes: axis, num_outputs. Fix: remove it",
+        )
     ],
     "SplitToSequence-11": [
         ({}, [np.ones(1, np.int16)], "split has data type INT16; it must be INT32 or INT64")

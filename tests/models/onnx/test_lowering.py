@@ -166,7 +166,7 @@ def test_an_error_about_a_type_names_the_allowed_types() -> None:
     )
     assert refused("Split", 1, (2,), data_type="BFLOAT16", split=[2]) == (
         f"Split-1: the data type is BFLOAT16; {allowed}. "
-        "Fix: BFLOAT16 needs opset 13 for Split, 24 for SplitToSequence"
+        "Fix: raise the opset: BFLOAT16 needs 13 for Split, 24 for SplitToSequence"
     )
 
 
