@@ -50,11 +50,11 @@ def node_facts(context: InferenceContext, opset: int | None) -> NodeFacts:
         check_types(operator, data.element_type, lengths.element_type)
         element_type = data.element_type
         arguments = _arguments(operator, context)
-        axis = _axis(arguments, context)
+        axis = _axis(arguments, data)
         lowering = _lowering(arguments, data, axis, context.reader)
         if element_type is None:
-            name = shown_name(context.node.input[0])
-            raise UnknownSplitError(f"the data type of the input {name!r} is not known", Cause.TYPE)
+            # It does not name the input: reports group equal reasons, and name their nodes.
+            raise UnknownSplitError("the data type of the input is not known", Cause.TYPE)
     except (InvalidArgumentError, UnknownSplitError) as error:
         problem = error
     return NodeFacts(operator, element_type, arguments, axis, lowering, problem)
@@ -121,12 +121,10 @@ def _constant_lengths(operator: OperatorVersion, value: Value, reader: Reader) -
     return numbers if shape else numbers[0]
 
 
-def _axis(arguments: Arguments, context: InferenceContext) -> int:
+def _axis(arguments: Arguments, data: Value) -> int:
     """The axis, counted from the front."""
-    data = context.inputs[0]
     if data.shape is None:
-        name = shown_name(context.node.input[0])
-        raise data.gap_error(f"the rank of the input {name!r} is dynamic")
+        raise data.gap_error("the rank of the input is dynamic")
     return axis_from_front(arguments.axis, len(data.shape), arguments.operator)
 
 
