@@ -66,6 +66,9 @@ def planned(launch: KernelLaunch) -> tuple[int, set[int], set[int]]:
     vectors = (bytes_ + 2 * VECTOR - 1 - constants["kAlign"]) // VECTOR
     whole = vectors - (constants["kAlign"] < VECTOR)
     narrow = {1, unit} if constants["kEdges"] or constants["kStagedAlign"] else set()
+    # All units of an item are the same one, and the compiler loads only the word that has it.
+    if constants["kStep"] == 0:
+        return 0, narrow | {max(4, unit)}, narrow
     return 2 * constants["kItems"] * whole, narrow | ({4, 8} if whole < vectors else set()), narrow
 
 
