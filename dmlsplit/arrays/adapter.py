@@ -10,6 +10,7 @@ from dmlsplit.arrays.array_view import ArrayView, device_number_of
 from dmlsplit.arrays.types import Stream
 from dmlsplit.backends.cuda import cupy_driver as driver
 from dmlsplit.errors import DmlError, InvalidArgumentError, OutOfMemoryError
+from dmlsplit.messages import Note
 
 Shape: TypeAlias = tuple[int, ...]
 Shapes: TypeAlias = tuple[Shape, ...]
@@ -91,7 +92,5 @@ def type_name(value: object) -> str:
 
 def sharing_error(array: Any, name: str, reason: Exception | str) -> InvalidArgumentError:
     """The error for an array whose library does not share its memory."""
-    return InvalidArgumentError(
-        f"{name}, a {type_name(array)}, cannot be shared without a copy: {reason}. "
-        "Fix: view its bytes as an integer type of the same size"
-    )
+    fault = f"{name}, a {type_name(array)}, cannot be shared without a copy: {reason}"
+    return InvalidArgumentError(Note(fault, "view its bytes as an integer type of the same size"))

@@ -13,6 +13,7 @@ from dmlsplit.arrays.numpy_adapter import NUMPY
 from dmlsplit.backends.cuda import cupy_driver as driver
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.geometry import packed_byte_strides
+from dmlsplit.messages import Note
 
 # DLDeviceType of the DLPack standard.
 CPU = 1
@@ -39,24 +40,32 @@ def view(array: Any, name: str) -> ArrayView:
             return cuda_view(array, name, int(device_number))
         if device_type == CPU:
             return NUMPY.view(_query(np.from_dlpack, array, name), name)
-        raise InvalidArgumentError(
-            f"{name} is a {type_name(array)} on DLPack device type {int(device_type)}; it must be "
-            "on the CPU or a CUDA device. Fix: copy it to the CPU"
+        fault = (
+            f"{name} has the type {type_name(array)} on DLPack device type {int(device_type)}; it "
+            "must be on the CPU or a CUDA device"
         )
+        raise InvalidArgumentError(Note(fault, "copy it to the CPU"))
     if hasattr(array, "__cuda_array_interface__"):
         return cuda_view(array, name, None)
     if hasattr(array, "__array_interface__"):
         return NUMPY.view(np.asarray(array), name)
-    fix = _FIXES.get(type_name(array), "numpy.asarray(...)")
-    if package_of(array) in _IMMUTABLE:
-        is_traced = type(array).__name__.endswith("Tracer")
-        fix = "dmlsplit.split, or call this outside jit" if is_traced else "array[...]"
-    elif isinstance(array, bytes):  # asarray would make a scalar of them
-        fix = "numpy.frombuffer(..., 'u1')"
-    raise InvalidArgumentError(
-        f"{name} is a {type_name(array)}; it must be an array of NumPy, CuPy or any library "
-        f"with DLPack. Fix: {fix}"
+    fault = (
+        f"{name} has the type {type_name(array)}; it must be an array of NumPy, CuPy or any "
+        "library with DLPack"
     )
+    raise InvalidArgumentError(Note(fault, _conversion(array)))
+
+
+def _conversion(value: object) -> str:
+    """How to make an array of a value that is none; empty for None, which has no values."""
+    if value is None:
+        return ""
+    if package_of(value) in _IMMUTABLE:
+        is_traced = type(value).__name__.endswith("Tracer")
+        return "dmlsplit.split, or call this outside jit" if is_traced else "array[...]"
+    if isinstance(value, bytes):  # asarray would make a scalar of them
+        return "numpy.frombuffer(..., 'u1')"
+    return _FIXES.get(type_name(value), "numpy.asarray(...)")
 
 
 def converted_like(like: Any, arrays: list[Any]) -> list[Any]:
@@ -98,17 +107,16 @@ def cuda_view(array: Any, name: str, device_number: int | None) -> ArrayView:
         array = _query(driver.load().from_dlpack, array, name)
         interface = array.__cuda_array_interface__
     if interface.get("mask") is not None:
-        raise InvalidArgumentError(
-            f"{name} is masked; it must be a whole array. Fix: split its data and its mask"
-        )
+        fault = f"{name} is masked; it must be a whole array"
+        raise InvalidArgumentError(Note(fault, "split its data and its mask"))
     address, read_only = interface["data"]
     if device_number is None:
         device_number = driver.load().device_of(address)
         if device_number is None:
-            raise InvalidArgumentError(
-                f"{name} claims to be on a CUDA device, but no device owns its address "
-                f"{address:#x}. Fix: an array whose memory CUDA has allocated"
+            fault = (
+                f"{name} claims to be on a CUDA device, but no device owns its address {address:#x}"
             )
+            raise InvalidArgumentError(Note(fault, "an array whose memory CUDA has allocated"))
     # CuPy names its current stream, on which splits run too; other libraries may have pending work.
     if interface.get("stream") and package_of(array) != "cupy":
         driver.load().wait_for(device_number, interface["stream"])

@@ -9,6 +9,7 @@ from dmlsplit.arrays.adapter import Adapter, Allocation, NewArrays, Shape, alloc
 from dmlsplit.arrays.array_view import ArrayView, new_array_view, type_string
 from dmlsplit.arrays.types import Stream
 from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.messages import Note
 
 
 class _Numpy(Adapter):
@@ -17,14 +18,12 @@ class _Numpy(Adapter):
     def view(self, array: np.ndarray, name: str) -> ArrayView:
         dtype = array.dtype
         if dtype.hasobject:
-            raise InvalidArgumentError(
-                f"{name} has data type {dtype}; Python objects cannot be split as bytes. "
-                "Fix: numpy.split, or an array of another data type"
-            )
+            fault = f"{name} has data type {dtype}; Python objects cannot be split as bytes"
+            fix = "numpy.split, or an array of another data type"
+            raise InvalidArgumentError(Note(fault, fix))
         if type(array) is not np.ndarray and isinstance(array, np.ma.MaskedArray):
-            raise InvalidArgumentError(
-                f"{name} is masked; its pieces would lose the mask. Fix: split .data and .mask"
-            )
+            fault = f"{name} is masked; its pieces would lose the mask"
+            raise InvalidArgumentError(Note(fault, "split .data and .mask"))
         fields = (
             array,
             _address(array),

@@ -28,6 +28,7 @@ from dmlsplit.arrays.types import Stream
 from dmlsplit.backends.cuda.streams import stream_handle
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.forks import late_import
+from dmlsplit.messages import Note
 
 _FIX_WITHOUT_MEMORY = "use dmlsplit.split without out, or a tensor that has memory"
 # Modules of the tensor classes that can be split: plain tensors, and those of torch's tracers.
@@ -42,10 +43,8 @@ class _Torch(Adapter):
     def view(self, tensor: Any, name: str) -> ArrayView:
         if tracked := why_tracked(tensor):
             reason, fix = tracked
-            raise InvalidArgumentError(
-                f"{name} {reason}; such a tensor can only be the input of dmlsplit.split. "
-                f"Fix: {fix}"
-            )
+            fault = f"{name} {reason}; such a tensor can only be the input of dmlsplit.split"
+            raise InvalidArgumentError(Note(fault, fix))
         return untracked_view(tensor, name)
 
     def empty(self, like: ArrayView, new: NewArrays, stream: Stream | None = None) -> Allocation:
@@ -92,11 +91,12 @@ def untracked_view(tensor: Any, name: str) -> ArrayView:
         raise sharing_error(tensor, name, error) from None
     if size < needed:
         memory = "too little memory" if size else "no memory"
-        raise InvalidArgumentError(
+        fault = (
             f"{name} has {memory}: its storage was resized to {size} bytes, and must have at least "
-            f"{needed}. Fix: untyped_storage().resize_({needed}), then fill it; with FSDP, "
-            "unshard()"
+            f"{needed}"
         )
+        fix = f"untyped_storage().resize_({needed}), then fill it; with FSDP, unshard()"
+        raise InvalidArgumentError(Note(fault, fix))
     if not address and end:
         raise sharing_error(tensor, name, "it has no memory")
     typestr = type_string_of(tensor.dtype)
@@ -140,32 +140,26 @@ def _check_memory(tensor: Any, name: str) -> None:
     if type(tensor) not in private.PLAIN_TYPES:
         raise _subclass_error(tensor, name)
     if private.is_jit_tracing():
-        raise InvalidArgumentError(
-            f"{name} is used inside torch.jit.trace, which would not record the split. "
-            "Fix: torch.export.export"
-        )
+        fault = f"{name} is used inside torch.jit.trace, which would not record the split"
+        raise InvalidArgumentError(Note(fault, "torch.export.export"))
     if not (tensor.is_cpu or tensor.is_cuda):
         fix = _FIX_WITHOUT_MEMORY if tensor.is_meta else ".cpu()"
-        raise InvalidArgumentError(
-            f"{name} is on {tensor.device}; it must be on the CPU or a CUDA device. Fix: {fix}"
-        )
+        fault = f"{name} is on {tensor.device}; it must be on the CPU or a CUDA device"
+        raise InvalidArgumentError(Note(fault, fix))
     check_layout(tensor, name)
 
 
 def check_layout(tensor: Any, name: str) -> None:
     """Refuse nested and sparse tensors, which have no strides, and quantized ones."""
     if tensor.is_nested:
-        raise InvalidArgumentError(
-            f"{name} is nested; its parts have sizes of their own. Fix: split each of unbind()"
-        )
+        fault = f"{name} is nested; its parts have sizes of their own"
+        raise InvalidArgumentError(Note(fault, "split each of unbind()"))
     if tensor.layout is not _torch().strided:
-        raise InvalidArgumentError(
-            f"{name} is a {tensor.layout} tensor; it must be a torch.strided one. Fix: to_dense()"
-        )
+        fault = f"{name} is a {tensor.layout} tensor; it must be a torch.strided one"
+        raise InvalidArgumentError(Note(fault, "to_dense()"))
     if tensor.is_quantized:
-        raise InvalidArgumentError(
-            f"{name} is quantized; its pieces would lose scale and zero point. Fix: int_repr()"
-        )
+        fault = f"{name} is quantized; its pieces would lose scale and zero point"
+        raise InvalidArgumentError(Note(fault, "int_repr()"))
 
 
 def _subclass_error(tensor: Any, name: str) -> InvalidArgumentError:
@@ -185,10 +179,8 @@ def _subclass_error(tensor: Any, name: str) -> InvalidArgumentError:
     else:
         reason = "whose pieces would be plain tensors"
         fix = "as_subclass(torch.Tensor)"
-    return InvalidArgumentError(
-        f"{name} is a {type_name(tensor)}, {reason}; it must be a torch.Tensor or a Parameter. "
-        f"Fix: {fix}"
-    )
+    fault = f"{name} is a {type_name(tensor)}, {reason}; it must be a torch.Tensor or a Parameter"
+    return InvalidArgumentError(Note(fault, fix))
 
 
 @cache

@@ -24,6 +24,7 @@ from dmlsplit.directml.rules import RULES, BrokenRule, violation_of
 from dmlsplit.directml.rules.violation import ValidationReport, Violation
 from dmlsplit.directml.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT, TensorDesc, byte_strides
 from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.messages import Note, digits
 
 _NATIVE = "<" if sys.byteorder == "little" else ">"
 # What a buffer must have in common with an array; its type and its shape are free.
@@ -128,11 +129,21 @@ class _TensorBinding:
         try:
             return self.bound(binding, violations)
         except InvalidArgumentError as error:
-            rule = RULES["DML-BIND-KIND"]
-            text = error.message
-            allowed = f"an array on {self.required.device}"
-            violations.append(Violation(rule, self.name, found=text, allowed=allowed, text=text))
+            violations.append(self._not_an_array(error))
             return None
+
+    def _not_an_array(self, error: InvalidArgumentError) -> Violation:
+        """The broken rule that an error of `view` reports; a fix in the error replaces the hint."""
+        text = error.args[0]
+        note = text if isinstance(text, Note) else Note(text)
+        return Violation(
+            RULES["DML-BIND-KIND"],
+            self.name,
+            found=note.fault,
+            allowed=f"an array on {self.required.device}",
+            fix=note.fix,
+            text=note.fault,
+        )
 
 
 class BindingTable:
@@ -259,10 +270,6 @@ def _broken_buffer_rules(
 ) -> Iterator[BrokenRule]:
     """The rules of DML_BUFFER_BINDING that the range of a buffer, `array`, breaks."""
     offset = binding.offset
-    total = tensor.total_tensor_size_in_bytes
-    start, end = array.span
-    available = max(0, end - start - offset)
-    size = available if binding.size_in_bytes is None else binding.size_in_bytes
     alignment = tensor.guaranteed_base_offset_alignment
     if not array.is_contiguous:
         yield BrokenRule("DML-BIND-KIND", "Buffer", "a strided array", "a contiguous array")
@@ -273,13 +280,28 @@ def _broken_buffer_rules(
         yield BrokenRule(
             "DML-BIND-GUARANTEED-ALIGNMENT", "Offset", offset, f"a multiple of {alignment}"
         )
-    if offset < 0 or size > available:
-        selected = f"bytes {offset} to {offset + size}"
+    start, end = array.span
+    yield from _broken_range_rules(binding, end - start, tensor.total_tensor_size_in_bytes)
+
+
+def _broken_range_rules(
+    binding: BufferBinding, buffer_bytes: int, tensor_bytes: int
+) -> Iterator[BrokenRule]:
+    """The rules about the range that a tensor of `tensor_bytes` needs of a buffer."""
+    offset = binding.offset
+    available = max(0, buffer_bytes - offset)
+    size = available if binding.size_in_bytes is None else binding.size_in_bytes
+    begins_inside = 0 <= offset <= buffer_bytes
+    if not begins_inside or size > available:
+        field = "SizeInBytes" if begins_inside else "Offset"
+        selected = f"{digits(size)} bytes from byte {digits(offset)}"
         yield BrokenRule(
-            "DML-BIND-RANGE", "SizeInBytes", selected, f"inside the buffer's {end - start} bytes"
+            "DML-BIND-RANGE", field, selected, f"inside the buffer's {buffer_bytes} bytes"
         )
-    if size < total:
-        yield BrokenRule("DML-BIND-SIZE", "SizeInBytes", size, f"at least {total}")
+    # A range up to the end of the buffer that does not begin inside has no size of its own.
+    has_size = begins_inside or binding.size_in_bytes is not None
+    if has_size and size < tensor_bytes:
+        yield BrokenRule("DML-BIND-SIZE", "SizeInBytes", size, f"at least {tensor_bytes}")
 
 
 def _overlaps(

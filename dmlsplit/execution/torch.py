@@ -87,8 +87,8 @@ def _check_tracked_outputs(out: Sequence[Tensor], count: int, is_traced: bool) -
     for index, tensor in enumerate(out):
         if tensor.__class__.__module__ not in torch_adapter.TORCH_MODULES:
             raise InvalidArgumentError(
-                f"out[{index}] is a {tensor.__class__.__qualname__}; it must be a torch.Tensor or "
-                "a Parameter"
+                f"out[{index}] has the type {tensor.__class__.__qualname__}; it must be a "
+                "torch.Tensor or a Parameter"
             )
 
 

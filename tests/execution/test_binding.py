@@ -89,8 +89,7 @@ READ_ONLY_OUTPUT = np.zeros((1, 1, 2, 2), np.float32)
 READ_ONLY_OUTPUT.flags.writeable = False
 BUFFER = np.zeros(256, np.uint8)
 NOT_AN_ARRAY = (
-    "InputTensor is a list; it must be an array of NumPy, CuPy or any library with DLPack. "
-    "Fix: numpy.asarray(...)"
+    "InputTensor has the type list; it must be an array of NumPy, CuPy or any library with DLPack"
 )
 INPUTS: dict[str, tuple[Any, list[str]]] = {
     "a list": ([1, 2], [f"BIND-KIND InputTensor: {NOT_AN_ARRAY} | an array on cpu"]),
@@ -124,15 +123,36 @@ INPUTS: dict[str, tuple[Any, list[str]]] = {
     ),
     "negative offset": (
         BufferBinding(BUFFER, -16, 48),
-        ["BIND-RANGE InputTensor.SizeInBytes: bytes -16 to 32 | inside the buffer's 256 bytes"],
+        ["BIND-RANGE InputTensor.Offset: 48 bytes from byte -16 | inside the buffer's 256 bytes"],
     ),
     "after the buffer": (
         BufferBinding(BUFFER, 224, 48),
-        ["BIND-RANGE InputTensor.SizeInBytes: bytes 224 to 272 | inside the buffer's 256 bytes"],
+        [
+            "BIND-RANGE InputTensor.SizeInBytes: 48 bytes from byte 224 | inside the buffer's "
+            "256 bytes"
+        ],
     ),
     "from after the buffer": (
         BufferBinding(BUFFER, 272),
+        ["BIND-RANGE InputTensor.Offset: 0 bytes from byte 272 | inside the buffer's 256 bytes"],
+    ),
+    "too small after the buffer": (
+        BufferBinding(BUFFER, 272, 16),
+        [
+            "BIND-RANGE InputTensor.Offset: 16 bytes from byte 272 | inside the buffer's 256 bytes",
+            "BIND-SIZE InputTensor.SizeInBytes: 16 | at least 48",
+        ],
+    ),
+    "from the end of the buffer": (
+        BufferBinding(BUFFER, 256),
         ["BIND-SIZE InputTensor.SizeInBytes: 0 | at least 48"],
+    ),
+    "far after the buffer": (
+        BufferBinding(BUFFER, 16**5000),
+        [
+            "BIND-RANGE InputTensor.Offset: 0 bytes from byte about 2^20001 | inside the buffer's "
+            "256 bytes"
+        ],
     ),
     "too small": (
         BufferBinding(BUFFER, 0, 44),
@@ -175,10 +195,29 @@ def test_bind_input_reports_what_bind_reports(name: str) -> None:
 @pytest.mark.parametrize("name", NOT_ARRAYS)
 def test_a_value_that_is_not_an_array_needs_no_report_unless_it_is_bound(name: str) -> None:
     source, _ = INPUTS[name]
-    with pytest.raises(dml.InvalidArgumentError, match=f"^{re.escape(NOT_AN_ARRAY)}$"):
+    text = re.escape(f"{NOT_AN_ARRAY}. Fix: numpy.asarray(...)")
+    with pytest.raises(dml.InvalidArgumentError, match=f"^{text}$"):
         TABLE.bind_input(source)
-    with pytest.raises(dml.InvalidArgumentError, match=re.escape(f"DML-BIND-KIND: {NOT_AN_ARRAY}")):
+    with pytest.raises(dml.InvalidArgumentError, match=rf"  DML-BIND-KIND: {text}\.$"):
         TABLE.bind(source, outputs())
+
+
+NOTHING = NOT_AN_ARRAY.replace("list", "NoneType")
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        (INPUT.astype(object), "InputTensor has data type object; .*. Fix: numpy.split, or [^.]*."),
+        (None, f"{NOTHING}. Fix: pass a contiguous array on the operator's device."),
+    ],
+)
+def test_what_is_not_an_array_has_one_fix(source: Any, text: str) -> None:
+    with pytest.raises(dml.InvalidArgumentError) as error:
+        TABLE.bind(source, outputs())
+    _, line = str(error.value).splitlines()
+    assert re.fullmatch(f"  DML-BIND-KIND: {text}", line)
+    assert line.count("Fix:") == 1
 
 
 @pytest.mark.parametrize(("offset", "size"), [(0, 256), (208, 48), (208, None)])
@@ -341,7 +380,8 @@ def test_all_broken_rules_of_bindings_are_reported_at_once() -> None:
         "BIND-SIZE InputTensor.SizeInBytes: 40 | at least 48",
         "BIND-READ-ONLY OutputTensors[0]: read-only | writable",
         "BIND-OFFSET-ALIGNMENT OutputTensors[1].Offset: 250 | a multiple of 16",
-        "BIND-RANGE OutputTensors[1].SizeInBytes: bytes 250 to 266 | inside the buffer's 256 bytes",
+        "BIND-RANGE OutputTensors[1].SizeInBytes: 16 bytes from byte 250 | inside the buffer's "
+        "256 bytes",
         "ARRAY-DATA-TYPE OutputTensors[2].DataType: int32 | float32 (FLOAT32)",
         "ARRAY-SHAPE OutputTensors[2].Sizes: [1, 1, 6, 2] | [1, 1, 3, 2]",
     ]

@@ -306,8 +306,8 @@ def _stored_bytes(name: str, xml: Path, offset: int, size: int) -> bytes:
         stored = file.read(size)
     if len(stored) != size:
         raise InvalidArgumentError(
-            f"{name}: bytes {offset} to {offset + size} are outside {path.name}, which has "
-            f"{length} bytes. Fix: copy {path.name} again"
+            f"{name}: {counted(size, 'byte')} from byte {offset} are outside {path.name}, "
+            f"which has {length} bytes. Fix: copy {path.name} again"
         )
     return stored
 

@@ -115,7 +115,7 @@ def test_a_split_in_the_body_of_a_loop_is_found_although_layer_ids_repeat(scanne
         ({"edges": EDGES[:2]}, (2, 4), "no edge leads to its input split_lengths"),
         ({"edges": [*EDGES[:2], edge((8, 0), (3, 2))]}, (2, 4), "no edge leads"),
         # Ranges that do not fit the file.
-        ({"axis": const(1, "", 24, 8)}, (2, 4), "bytes 24 to 32 are outside model.bin"),
+        ({"axis": const(1, "", 24, 8)}, (2, 4), "8 bytes from byte 24 are outside model.bin"),
         ({"axis": const(1, "", 2**63 - 1, 8)}, (2, 4), "are outside model.bin"),
         ({"axis": const(1, "", -8, 8)}, (2, 4), "offset is '-8'"),
         ({"axis": const(1, "", 10**30, 8)}, (2, 4), "must be an integer from 0 to"),
