@@ -7,7 +7,7 @@ from os import PathLike, fspath
 from typing import Any, Protocol, SupportsIndex, TypeAlias, TypeVar, cast
 
 from dmlsplit.errors import ArgumentTypeError, InvalidArgumentError
-from dmlsplit.messages import shown
+from dmlsplit.messages import shown, value_text
 
 K = TypeVar("K")
 # Strings are not sequences of integers; sets and dictionaries lose the order that was meant.
@@ -43,7 +43,9 @@ def path_text(path: str | PathLike[str]) -> str:
     except TypeError:
         name = None
     if not isinstance(name, str):
-        raise ArgumentTypeError(f"path is {path!r}; it must be a string or a PathLike of one")
+        raise ArgumentTypeError(
+            f"path is {value_text(path)}; it must be a string or a PathLike of one"
+        )
     return name
 
 
@@ -54,13 +56,14 @@ def integer(name: str, value: SupportsIndex) -> int:
             return operator.index(value)
         except TypeError:
             pass
-    raise ArgumentTypeError(f"{name} is {value!r} ({type(value).__name__}); it must be an integer")
+    actual = f"{value_text(value)} ({type(value).__name__})"
+    raise ArgumentTypeError(f"{name} is {actual}; it must be an integer")
 
 
 def sequence(name: str, values: Iterable[K], of: str) -> tuple[K, ...]:
     """The values as a tuple; an ArgumentTypeError names the argument if it is not a sequence."""
     if type(values) not in _SEQUENCES and (isinstance(values, _WITHOUT_ORDER) or is_count(values)):
-        raise ArgumentTypeError(f"{name} is {values!r}; it must be a sequence of {of}")
+        raise ArgumentTypeError(f"{name} is {value_text(values)}; it must be a sequence of {of}")
     return tuple(values)
 
 
@@ -105,7 +108,7 @@ def axis_from_front(axis: SupportsIndex, rank: int, operator: object = "") -> in
         return axis % rank
     problem = f"axis is {axis}; it must be from {-rank} to {rank - 1} at rank {rank}"
     if rank == 0:
-        problem = "the input is a scalar (rank 0); a scalar cannot be split"
+        problem = "the input has 0 dimensions; it must have at least 1"
     raise InvalidArgumentError(f"{operator}: {problem}" if operator else problem)
 
 

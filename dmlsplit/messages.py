@@ -14,6 +14,8 @@ _width = ContextVar("_width", default=WIDTH)
 # The number of entries of a list that a message spells out.
 MAX_SHOWN = 16
 _ELLIPSIS = "..."
+# The columns that an error gives to a wrong value.
+_MAX_VALUE = 60
 _UNBROKEN = "\0"  # a space at which text is not wrapped
 # Python prints at least 640 digits, whatever its limit is set to.
 _MAX_BITS = 2048
@@ -146,6 +148,11 @@ def cut_middle(text: str, room: int) -> str:
     kept = max(2, room - len(_ELLIPSIS))
     end = (kept + 1) // 2
     return text[: kept - end] + _ELLIPSIS + text[-end:]
+
+
+def value_text(value: object) -> str:
+    """A value as Python writes it, cut in the middle if it is long."""
+    return cut_middle(repr(value), _MAX_VALUE)
 
 
 @contextmanager

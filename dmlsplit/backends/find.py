@@ -5,6 +5,7 @@ import re
 from dmlsplit.backends import Backend
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
 from dmlsplit.forks import late_import
+from dmlsplit.messages import value_text
 
 # The names of devices; the group is N of ``cuda:N``.
 DEVICE = re.compile(r"cpu|cuda(?::([0-9]{1,4}))?")
@@ -31,7 +32,7 @@ def find_backend(device: str) -> Backend:
         name = DEVICE.fullmatch(device) if isinstance(device, str) else None
         if not name:
             allowed = "it must be 'cpu', 'cuda' or 'cuda:N'"
-            raise InvalidArgumentError(f"device is {device!r}; {allowed}")
+            raise InvalidArgumentError(f"device is {value_text(device)}; {allowed}")
         from dmlsplit.backends.cuda.engine import CudaBackend
 
         return CudaBackend(int(name[1] or 0))

@@ -112,7 +112,8 @@ class Device:
         """
         if not isinstance(requested, Iterable):
             raise ArgumentTypeError(
-                f"requested is {requested!r}; it must be an iterable of levels, such as a list"
+                f"requested has the type {type(requested).__name__}; it must be an iterable of "
+                "levels, such as a list"
             )
         levels = [FeatureLevel.parse(level) for level in requested]
         supported = [level for level in levels if level <= self.feature_level]
@@ -203,7 +204,8 @@ class Device:
         """
         if not isinstance(descs, Iterable):
             raise ArgumentTypeError(
-                f"descs is {descs!r}; it must be an iterable of descriptors, such as a list"
+                f"descs has the type {type(descs).__name__}; it must be an iterable of "
+                "descriptors, such as [desc]"
             )
         common_alignment = 1 if alignment is None else integer("alignment", alignment)
         if common_alignment not in (1, 2, 4, 8, 16):

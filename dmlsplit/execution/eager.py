@@ -115,7 +115,7 @@ def split(
     elif dim is not None:
         raise InvalidArgumentError(
             # torch.jit.script stops here and shows this line: call torch.ops.dmlsplit.split.
-            f"axis is {axis!r} and dim is {dim!r}, two names for one argument; give only one"
+            f"axis is {axis!r} and dim is {dim!r}, two names for one argument. Fix: give only one"
         )
     # Not type(), because torch.compile cannot trace it for a Parameter.
     return _split_of(array.__class__.__module__)(array, sizes_or_count, axis, out)

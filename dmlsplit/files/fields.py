@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.messages import cut_middle, value_text
 
 T = TypeVar("T")
 
@@ -29,8 +30,8 @@ class Field:
             case list():
                 shown = "an array"
             case _:
-                shown = repr(self.value)
-        return self.invalid(f"is {shown[:60]}; it must be {allowed}")
+                shown = value_text(self.value)
+        return self.invalid(f"is {shown}; it must be {allowed}")
 
     def invalid(self, problem: str) -> InvalidArgumentError:
         """The error about this value: its path, then what it does or is."""
@@ -42,7 +43,7 @@ class Field:
             raise self.error("an object")
         for name in names:
             if name in self.value:
-                step = name[:80] if name.isprintable() else repr(name)[:80]
+                step = cut_middle(name if name.isprintable() else repr(name), 80)
                 return Field(self.value[name], f"{self.path}.{step}" if self.path else step)
         return None
 

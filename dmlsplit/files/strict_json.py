@@ -13,6 +13,7 @@ from typing import Any
 
 from dmlsplit.errors import InvalidArgumentError, limit_error, unreadable_file_error
 from dmlsplit.files.fields import Field
+from dmlsplit.messages import cut_middle
 
 _UINT64_MAX = 2**64 - 1
 # Parsed JSON takes up to twenty times the size of the file; larger data belongs in a source file.
@@ -79,7 +80,9 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
         ((key, _),) = Counter(key for key, _ in pairs).most_common(1)
-        raise InvalidArgumentError(f"has the key {key[:40]!r} twice in one object. Fix: remove one")
+        raise InvalidArgumentError(
+            f"has the key {cut_middle(key, 40)!r} twice in one object. Fix: remove one"
+        )
     return result
 
 
@@ -90,8 +93,8 @@ def _number(text: str) -> int | float:
         value = int(text) if text.lstrip("-").isdigit() else float(text)
     if math.isinf(value) or (isinstance(value, int) and not -(2**63) <= value <= _UINT64_MAX):
         raise InvalidArgumentError(
-            f"contains the number {text[:24]}, which does not fit 64 bits: an integer must be from "
-            "-2^63 to 2^64 - 1, and another number below 2^1024"
+            f"contains the number {cut_middle(text, 24)}, which does not fit 64 bits: an "
+            "integer must be from -2^63 to 2^64 - 1, and another number below 2^1024"
         )
     return value
 

@@ -151,12 +151,12 @@ class Foreign(np.lib.mixins.NDArrayOperatorsMixin):
         (
             da.Array({}, "x", ((2,),), meta=Foreign()),
             (2,),
-            "a block of array is a tests.Foreign; it must be an array",
+            "a block of array has the type tests.Foreign; it must be an array",
         ),
         (da.ones(6), ((2, 3),), r"sizes \[2, 3\] add up to 5"),
         (da.ones(6), (4,), "count is 4"),
         (da.ones(6), (2, 1), "axis is 1; it must be from -1 to 0"),
-        (da.ones(()), (1,), "a scalar cannot be split"),
+        (da.ones(()), (1,), "the input has 0 dimensions"),
         (da.ones(6), (2, 0, [np.ones(3)] * 2), "out is given for a dask.array"),
     ],
 )

@@ -112,6 +112,15 @@ def test_check_feature_levels_returns_the_highest_supported_one() -> None:
         device.check_feature_levels(["x"])
 
 
+@pytest.mark.parametrize(
+    ("method", "name"), [("check_feature_levels", "requested"), ("warm", "descs")]
+)
+def test_an_error_about_what_is_no_iterable_names_its_type(method: str, name: str) -> None:
+    desc = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("UINT8", (4,)), axis=0, sizes=(1, 3))
+    with pytest.raises(TypeError, match=f"^{name} has the type SplitOperatorDesc; it must be an i"):
+        getattr(dml.Device("cpu"), method)(desc)
+
+
 def test_equal_devices_share_compiled_operators() -> None:
     assert dml.Device("cpu") == CPU
     assert dml.Device("cpu").compile(DESC) is CPU.compile(DESC)

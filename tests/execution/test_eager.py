@@ -76,7 +76,7 @@ def test_dim_names_the_axis_of_dask_and_jax_arrays() -> None:
 
 @pytest.mark.parametrize(("axis", "dim"), [(0, 0), (0, 1), (1, 0), (1, 1), (None, 0)])
 def test_only_one_of_axis_and_dim_may_be_given(axis: Any, dim: int) -> None:
-    message = rf"^axis is {axis} and dim is {dim}, two names for one argument; give only one$"
+    message = rf"^axis is {axis} and dim is {dim}, two names for one argument. Fix: give only one$"
     with pytest.raises(dml.InvalidArgumentError, match=message):
         dml.split(np.zeros((2, 2)), 2, axis, dim=dim)  # type: ignore[call-overload]
     with pytest.raises(dml.InvalidArgumentError, match=r"^axis is 2; it must be from -2 to 1"):
@@ -93,13 +93,13 @@ FOLDED = np.lib.stride_tricks.as_strided(np.zeros(4), (2, 2), (8, 8))
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (([1, 2], 2), "array is a list; it must be an array"),
+        (([1, 2], 2), "array has the type list; it must be an array"),
         ((MATRIX.astype(object), 2), "Python objects cannot be split"),
         # test_checks.py has more.
         ((MATRIX, 3), r"count is 3; it must be at least 1 and divide 2, the size of axis 0"),
         ((MATRIX, (3, 4), 1), r"sizes \[3, 4\] add up to 7"),
         ((MATRIX, 2, 2), "axis is 2; it must be from -2 to 1"),
-        ((np.array(1), 1), "a scalar cannot be split"),
+        ((np.array(1), 1), "the input has 0 dimensions; it must have at least 1$"),
         ((MATRIX, (2, 4), 1, [ONE]), "out has 1 array; it must be a list of 2 arrays"),
         ((MATRIX, (2, 4), 1, ONE), "out has the type ndarray; it must be a list"),
         ((MATRIX, (2, 4), 1, [ONE, ONE]), r"out\[1\]: shape is \(2, 2\); it must be \(2, 4\)"),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from dmlsplit.backends.cuda.launch import LARGE_PARAMETERS, DeviceLimits, in_flight_bytes
 from dmlsplit.backends.cuda.nvml import CudaDevice, device_at
 from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.messages import value_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +134,8 @@ def find_gpu(name: str) -> Gpu:
     prefixed = [gpu for gpu in GPUS if short and gpu.name.upper().startswith(short)]
     if matches := exact or prefixed:
         return matches[0]
-    raise InvalidArgumentError(
-        f"GPU is {name!r}; it must be one of {', '.join(gpu.name for gpu in GPUS)}"
-    )
+    names = ", ".join(gpu.name for gpu in GPUS)
+    raise InvalidArgumentError(f"{value_text(name)} is no known GPU; it must be one of {names}")
 
 
 def this_gpu() -> Gpu:

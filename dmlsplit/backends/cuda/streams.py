@@ -4,6 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.messages import value_text
 
 
 def stream_handle(stream: Any, device: int) -> int:
@@ -16,8 +17,8 @@ def stream_handle(stream: Any, device: int) -> int:
         handle = stream.__cuda_stream__()[1]
     if type(handle) is not int or handle < 0:
         raise InvalidArgumentError(
-            f"stream is {stream!r}; it must be None, a CUDA stream's handle, or a stream of CuPy, "
-            "torch or any library with __cuda_stream__"
+            f"stream is {value_text(stream)}; it must be None, a CUDA stream's handle, or a "
+            "stream of CuPy, torch or any library with __cuda_stream__"
         )
     owner = getattr(stream, "device_id", getattr(stream, "device_index", None))
     # CuPy's default streams exist on every device, and report device -1.

@@ -126,7 +126,7 @@ def path_in(field: Field, folder: Path) -> Path:
     # Since Python 3.13, `resolve` leaves circular links unresolved.
     if has_drive or home not in real.parents or real.is_symlink():
         raise field.error(
-            "a path inside the folder of the model, because links out of it are not followed"
+            "a path inside the folder of the model; nothing outside it is read or written"
         )
     return path
 
@@ -142,12 +142,13 @@ def _read_file(field: Field, data_type: TensorDataType, folder: Path) -> SourceF
             values = _npy(field, path)
             if data_type not in (TensorDataType.UNKNOWN, values.data_type):
                 raise field.invalid(
-                    f"has {values.data_type.name}; initialValuesDataType is {data_type.name}"
+                    f"has elements of {values.data_type.name}; initialValuesDataType is "
+                    f"{data_type.name}, and must be the same. Fix: remove it"
                 )
             return values
         size = path.stat().st_size
     except OSError as error:
-        raise field.error(f"a file that can be read ({type(error).__name__})") from None
+        raise field.error(f"a file that can be read ({one_line(error, with_path=False)})") from None
     if suffix in (".png", ".jpg"):
         raise field.invalid("is an image, which is not supported. Fix: save its pixels as .npy")
     if data_type is TensorDataType.UNKNOWN:

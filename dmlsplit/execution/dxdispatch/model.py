@@ -26,7 +26,7 @@ from dmlsplit.execution.dxdispatch.initial_values import (
 from dmlsplit.files.fields import Field
 from dmlsplit.files.npy_header import MAX_DIMENSIONS
 from dmlsplit.files.strict_json import read_json
-from dmlsplit.messages import shown
+from dmlsplit.messages import cut_middle, shown
 from dmlsplit.models.dxdispatch.descriptor import SPLIT_NAMES, data_type_of, read_split
 
 # A D3D12 buffer has at most 4 GiB.
@@ -170,8 +170,11 @@ def _model(root: Field, folder: Path) -> Model:
     array = root.get("commands")
     commands = tuple(_command(field, folder, resources, dispatchables) for field in array.items())
     outputs = [command for command in commands if isinstance(command, OutputCommand)]
-    if sum(output.size_in_bytes for output in outputs if not output.target) > MAX_PRINTED_BYTES:
-        raise array.invalid(f"print more than {MAX_PRINTED_BYTES >> 20} MiB. Fix: use writeFile")
+    printed = sum(output.size_in_bytes for output in outputs if not output.target)
+    if printed > MAX_PRINTED_BYTES:
+        raise array.invalid(
+            f"print {printed} bytes; at most {MAX_PRINTED_BYTES} are printed. Fix: use writeFile"
+        )
     return Model(tuple(resources.values()), tuple(dispatchables.values()), commands)
 
 
@@ -306,6 +309,9 @@ def _write_file(field: Field, folder: Path, resources: _Resources) -> OutputComm
 def _lookup(field: Field, noun: str, name: str, entries: Mapping[str, _Entry]) -> _Entry:
     """The entry that a field names; the error calls it a `noun`."""
     if name not in entries:
-        allowed = f"it must be one of {shown(list(entries))[:400]}" if entries else "there is none"
-        raise field.invalid(f"names the {noun} {name[:80]!r}, which does not exist; {allowed}")
+        names = cut_middle(shown(list(entries)), 400)
+        allowed = f"it must be one of {names}" if entries else "there is none"
+        raise field.invalid(
+            f"names the {noun} {cut_middle(name, 80)!r}, which does not exist; {allowed}"
+        )
     return entries[name]

@@ -194,7 +194,8 @@ def _resource_memory(resource: Resource, end: int) -> Any:
         memory = np.zeros(size, np.uint8)
     except MemoryError:
         raise OutOfMemoryError(
-            f"resource {resource.name!r}: {size} bytes do not fit in memory"
+            f"resource {resource.name!r} needs {size} bytes, which do not fit in memory. Fix: "
+            "make it smaller"
         ) from None
     values.fill(memory[start : start + filled])
     return memory

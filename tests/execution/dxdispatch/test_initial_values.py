@@ -104,7 +104,11 @@ def npy(kind: str, *shape: int, data: bytes = b"12345678", fortran: bool = False
         ("in.npy", npy(">f4", 2), ">f4, which DirectML lacks"),
         ("in.npy", npy("<U2", 1), "which DirectML lacks"),
         ("in.npy", npy("<f4", 0, data=b""), "is empty"),
-        ("f4.npy", npy("<f8", 1), "has FLOAT64; initialValuesDataType is FLOAT32"),
+        (
+            "f4.npy",
+            npy("<f8", 1),
+            "has elements of FLOAT64; initialValuesDataType is FLOAT32, and must",
+        ),
         ("none.dat", None, "a file that exists"),
         ("in.png", b"1234", "is an image"),
         ("in.dat", b"1234", "needs an"),

@@ -64,6 +64,7 @@ COMMANDS: Rows = [
     ({"type": "print"}, "lacks 'resource'"),
     (prints("Z"), "commands[0] names the resource 'Z', which does not exist; it must be one of ["),
     (dispatch("x"), "names the dispatchable 'x', which does not exist"),
+    (dispatch("x" * 100), f"names the dispatchable '{'x' * 38}...{'x' * 39}', which"),
     ({"type": "dispatch", "dispatchable": "cut"}, "lacks 'bindings'"),
     ({**dispatch(), "bindings": []}, "bindings is an array"),
     ({"type": "writeFile", "resource": "A"}, "lacks 'targetPath'"),

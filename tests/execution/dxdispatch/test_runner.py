@@ -66,10 +66,14 @@ def test_a_resource_that_does_not_fit_in_memory_is_named(ran: Run, monkeypatch: 
         raise MemoryError
 
     monkeypatch.setattr("numpy.zeros", full)
-    with pytest.raises(OutOfMemoryError, match="resource 'A': 24 bytes do not fit in memory"):
+    with pytest.raises(
+        OutOfMemoryError, match="resource 'A' needs 24 bytes, which do not fit in memory"
+    ):
         ran(model())
     behind = {**values(F32, counting(6, 1, 1)), "initialValuesOffsetInBytes": 64, "sizeInBytes": 88}
-    with pytest.raises(OutOfMemoryError, match="resource 'A': 64 bytes do not fit in memory"):
+    with pytest.raises(
+        OutOfMemoryError, match="resource 'A' needs 64 bytes, which do not fit in memory"
+    ):
         ran(model(resources={"A": behind}))
 
 
@@ -150,7 +154,7 @@ def test_files_are_written_beside_the_model(ran: Run, tmp_path: Path) -> None:
 
 def test_print_commands_of_more_than_64_mib_are_refused(refused: Callable[[Any], str]) -> None:
     message = refused(model(resources={"X": zeros(2**23)}, commands=[prints("X")] * 3))
-    assert "commands print more than 64 MiB. Fix: use writeFile" in message
+    assert "; at most 67108864 are printed. Fix: use writeFile" in message
 
 
 def test_nothing_is_written_when_a_later_command_is_refused(

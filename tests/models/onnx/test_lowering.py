@@ -115,7 +115,7 @@ def test_nothing_is_dispatched_for_an_empty_tensor(shape: tuple[int, ...]) -> No
     assert not lowering.warnings
 
 
-SCALAR = "the input is a scalar (rank 0); a scalar cannot be split"
+SCALAR = "the input has 0 dimensions; it must have at least 1"
 UNEVEN = "without sizes, the number of outputs, 3, must divide it. Fix: give the size of each piece"
 RANGE = "it must be from -{0} to {1} at rank {0}"
 REFUSED: list[tuple[str, int, tuple[int, ...], dict[str, Any], str]] = [

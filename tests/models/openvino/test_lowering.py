@@ -35,7 +35,7 @@ def test_an_error_about_many_lengths_is_cut() -> None:
 
 # The function, its shape, axis and lengths or count, and the message.
 REFUSED: list[tuple[Any, tuple[int, ...], int, Any, str]] = [
-    (VARIADIC, (), 0, [1], "the input is a scalar (rank 0); a scalar cannot be split"),
+    (VARIADIC, (), 0, [1], "the input has 0 dimensions; it must have at least 1"),
     (VARIADIC, (6, 2), 2, [6], "axis is 2; it must be from -2 to 1 at rank 2"),
     (VARIADIC, (6,), 0, [1, -2, 7], "split_lengths[1] is -2; it must be at least -1"),
     (VARIADIC, (6,), 0, [-1, 2, -1],
@@ -46,7 +46,7 @@ REFUSED: list[tuple[Any, tuple[int, ...], int, Any, str]] = [
      "split_lengths [7] add up to 7; they must add up to 6, the size of axis 1"),
     (VARIADIC, (6,), 0, [7, -1],
      "split_lengths [7, -1] add up to 7; they must not exceed 6, the size of axis 0"),
-    (EQUAL, (), 0, 1, "the input is a scalar (rank 0); a scalar cannot be split"),
+    (EQUAL, (), 0, 1, "the input has 0 dimensions; it must have at least 1"),
     (EQUAL, (6, 2), -3, 1, "axis is -3; it must be from -2 to 1 at rank 2"),
     (EQUAL, (6,), 0, 0, "num_splits is 0; it must be at least 1"),
     (EQUAL, (2, 6), 1, 4,
