@@ -135,7 +135,7 @@ def _version_violations(file: str, opset: int, ir: int, runtime: Runtime) -> Ite
                 fix=fix,
             )
         else:
-            text = f"{has}; whether {runtime.name} loads more than {newest} was not found"
+            text = f"{has}; no source says whether {runtime.name} loads more than {newest}"
             yield make_violation("ORT-NOT-KNOWN", text=text, fix=fix)
 
 

@@ -121,7 +121,7 @@ def _operator_reasons(site: SplitSite, target: Target) -> Iterator[Violation]:
 def _sequence_reasons(site: SplitSite, runtime: Runtime) -> Iterator[Violation]:
     """Why the provider does not take a SplitToSequence, or may not."""
     if runtime.provider is None:
-        text = f"whether {runtime.name} runs sequences was not found"
+        text = f"no source says whether {runtime.name} runs sequences"
         yield make_violation("ORT-NOT-KNOWN", text=text)
     elif runtime.provider.cpu_sequences.value:
         text = f"the provider has no {site.operator}"
@@ -139,10 +139,7 @@ def _version_reasons(site: SplitSite, runtime: Runtime) -> Iterator[Violation]:
     if since in served:
         return
     names = ", ".join(f"Split-{number}" for number in served)
-    text = (
-        f"{runtime.name} has no DirectML kernel for {site.operator} (it has "
-        f"{', '.join(map(str, served))})"
-    )
+    text = f"{runtime.name} has no DirectML kernel for {site.operator}, only for {names}"
     first = _advice_of_first_release(lambda release: since in release.provider.split_versions.value)
     newest = 13 if site.operator == WITHOUT_KERNEL else since - 1
     command = conversion(site.file, site.model_opset, newest)
@@ -167,7 +164,8 @@ def _type_reasons(site: SplitSite, target: Target) -> Iterator[Violation]:
         return
     if provider is None:
         if element_type not in _SURE_TYPES:
-            text = f"whether {target.runtime.name} runs {element_type} on DirectML was not found"
+            name = target.runtime.name
+            text = f"no source says whether {name} runs {element_type} on DirectML"
             yield make_violation("ORT-NOT-KNOWN", text=text)
     elif element_type not in (types := provider.element_types.value):
         yield make_violation(
@@ -208,11 +206,18 @@ def cpu_faults(site: SplitSite, target: Target) -> Iterator[Violation]:
                 found=element_type,
                 allowed=f"one of {', '.join(sorted(types))}",
             )
-        if site.keeps_axis is None and set(pieces) - {1}:
-            text = f"keepdims is 0 and split is a scalar, and a piece has the size {max(pieces)}"
+        other_sizes = [size for size in pieces if size != 1]
+        if site.keeps_axis is None and other_sizes:
+            text = (
+                "keepdims is 0 with a scalar split, so every piece must have size 1; one has size "
+                f"{other_sizes[0]}"
+            )
             yield make_violation("ORT-KEEPDIMS", text=text)
     elif site.sized_by == "num_outputs" and 0 in pieces and not provider.cpu_empty_last.value:
-        text = f"output {pieces.index(0)} is empty, which the CPU refuses for num_outputs"
+        text = (
+            f"output {pieces.index(0)} is empty; ONNX Runtime's CPU kernel refuses an empty output "
+            "if num_outputs is given"
+        )
         yield make_violation("ORT-EMPTY-LAST", text=text)
 
 

@@ -143,7 +143,7 @@ def test_only_onnx_models_are_rewritten(models: Path, capsys: Capsys) -> None:
     [
         ("models one --write-fixed fixed", "models/a.onnx and one/a.onnx would both be written as"),
         ("models --write-fixed old", "old/a.onnx: exists and is not replaced. Fix: add --overwr"),
-        ("models --write-fixed models --overwrite", "models/a.onnx is an input; name another fold"),
+        ("models --write-fixed models --overwrite", "models/a.onnx is an input. Fix: name another"),
         (
             "models --write-fixed file",
             "--write-fixed is 'file', a file; for several models, it must be a folder",

@@ -46,7 +46,7 @@ def check_output_paths(
     for output in outputs.values():
         if taken.intersection(_identity(output)):
             raise InvalidArgumentError(
-                f"{output} is an input; name another folder for the rewritten models"
+                f"{output} is an input. Fix: name another folder for the rewritten models"
             )
     existing = [str(output) for output in outputs.values() if os.path.lexists(output)]
     if existing and not overwrite:

@@ -74,8 +74,8 @@ class Replacement(NamedTuple):
         return ", ".join(name if count == 1 else f"{count} {name}" for name, count in runs)
 
 
-def compared_replacement(split: Replacement) -> Replacement:
-    """The replacement with what its comparison with the split showed.
+def compared_replacement(replacement: Replacement) -> Replacement:
+    """A replacement with what its comparison with the split showed.
 
     Raises
     ------
@@ -84,21 +84,21 @@ def compared_replacement(split: Replacement) -> Replacement:
     UnsupportedError
         If one of them does not run.
     """
-    site = split.site
-    result = compare_apart(_pair(split))
+    site = replacement.site
+    result = compare_apart(_pair(replacement))
     for wrong_shape in _above_zero(result.different):
         raise InvalidArgumentError(
-            f"{address(site)}: its replacement gives another result for an input of "
+            f"{address(site)}: its replacement gives another result for an input of shape "
             f"{tuple(wrong_shape)}. This is a bug of dmlsplit; please report it"
         )
     if _above_zero(result.failed) or _above_zero(result.unsupported):
-        raise UnsupportedError(f"it cannot be compared with its replacement: {result.error}")
+        raise UnsupportedError(f"the split and its replacement cannot be compared: {result.error}")
     smallest_size = None
     if not is_static(site.shape or ()):
         # What is left of these is about inputs without elements.
         fails_at_zero = result.different or result.failed or result.unsupported
         smallest_size = 1 if fails_at_zero else 0
-    return split._replace(
+    return replacement._replace(
         input_count=len(result.equal), runtime=result.runtime, smallest_size=smallest_size
     )
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto, helper
 
-from dmlsplit.errors import InvalidArgumentError, UnsupportedError, path_in_errors
+from dmlsplit.errors import InvalidArgumentError, UnsupportedError, one_line, path_in_errors
 from dmlsplit.files.atomic import atomic_write, name_in_errors
 from dmlsplit.lint.check import assess
 from dmlsplit.lint.fix.nested import graphs
@@ -78,7 +78,10 @@ def _load_model(path: Path) -> ModelProto:
             return onnx.load_model_from_string(path.read_bytes())
         except Exception as error:
             # onnx does not export protobuf's DecodeError, whose module differs between versions.
-            raise InvalidArgumentError(f"onnx cannot load it: {error}") from None
+            raise InvalidArgumentError(
+                f"the package onnx cannot load the model: {one_line(error)}. Fix: export or "
+                "download the model again"
+            ) from None
 
 
 def _assess_rewritten(path: Path, name: Path, before: Assessment, not_replaced: int) -> Assessment:

@@ -140,6 +140,7 @@ def _process() -> _Process:
     """The process that runs now; an UnsupportedError if too many have ended."""
     if next(_starts, None) is None:
         raise UnsupportedError(
-            f"{MAX_PROCESSES} comparisons of splits ended their processes; no more are made"
+            "the comparison with its replacement was not made: others before it crashed or took "
+            f"too long {MAX_PROCESSES} times"
         )
     return _Process()

@@ -135,7 +135,8 @@ def _verbose_block(group: FindingGroup, style: _Style) -> str:
         lines += [header, indented(f"rule: {RULES[reason.rule].sentence.replace('`', '')}")]
     lines += _location_lines(group.locations, style)
     if not any(location.verdict for location in group.locations):
-        lines += [indented(outcome) for outcome in [group.statement.outcome] if outcome]
+        if group.statement.outcome:
+            lines.append(indented(group.statement.outcome))
         lines += [indented(line) for line in _fix_lines(group)]
     return "\n".join(lines)
 

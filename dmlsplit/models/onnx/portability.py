@@ -26,7 +26,7 @@ def node_warnings(node: Node, arguments: Arguments) -> Iterator[str]:
         missing = "ONNX Runtime's DirectML provider has no SplitToSequence"
         yield ProviderRemark(missing, "ORT-SEQUENCE")
         if isinstance(arguments.split, int) and arguments.keeps_axis is None:
-            failure = "it fails when it runs the node if a piece has another size than 1"
+            failure = "ONNX Runtime fails at the node if a piece has another size than 1"
             yield ProviderRemark(f"{DISPUTED_AXIS}; {failure}", "ORT-KEEPDIMS", "set keepdims to 1")
         return
     is_sized = arguments.split is not None or arguments.num_outputs is not None
