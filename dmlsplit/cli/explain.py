@@ -163,8 +163,8 @@ def _explain_rules(arguments: argparse.Namespace) -> int:
     ids = [path.upper() if _is_rule(path) else path for path in arguments.paths]
     for unknown in (rule for rule in ids if rule not in RULES):
         if not _is_rule(unknown):
-            fix = "give only ids of rules, or only PATHs"
-            raise InvalidArgumentError(f"{unknown!r} is not the id of a rule; {fix}")
+            fix = "Fix: give only ids of rules, or only PATHs"
+            raise InvalidArgumentError(f"{unknown!r} is not the id of a rule. {fix}")
         fix = ". Fix: give an id that dmlsplit validate prints, such as DML-SPLIT-AXIS-RANGE"
         near = did_you_mean(unknown, RULES) or fix
         raise InvalidArgumentError(f"{unknown!r} is neither the id of a rule nor a file{near}")

@@ -72,7 +72,8 @@ def check_output_files(arguments: argparse.Namespace) -> None:
         first_option = options.setdefault(os.path.realpath(file), option)
         if first_option != option:
             raise InvalidArgumentError(
-                f"--{first_option} and --{option} name the same file, {file}; name different files"
+                f"--{first_option} and --{option} name the same file, {file}. Fix: name different "
+                "files"
             )
         inputs = [Path(path) for path in arguments.paths if Path(path).is_file()]
         refuse_inputs(Path(file), inputs)

@@ -84,7 +84,8 @@ def _launch_lines(launches: Sequence[KernelLaunch], limits: DeviceLimits) -> Ite
         size = in_flight_per_sm(launch, limits)
         yield (
             f"in flight: {counted(size, 'byte') if size else 'less than 1 byte'} per SM, "
-            f"{_percent(size / limits.in_flight_bytes)} of what saturates {reference}"
+            f"{_percent(size / limits.in_flight_bytes)} of the {limits.in_flight_bytes} that "
+            f"saturate {reference}"
         )
     yield from omitted_lines(len(launches), _SHOWN, "launch")
 

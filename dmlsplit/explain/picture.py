@@ -185,8 +185,8 @@ def _shapes(page: _Page, scale: float, x: float, y: int) -> Iterator[str]:
     yield f'<rect x="{x:.2f}" y="{y}" width="{width:.2f}" height="{height}" fill="#e8e8e8"/>'
     for line, column, size, run in page.parts:
         title = (
-            f"bytes {run.src} to {run.src + run.size - 1} of the input are bytes {run.dst} "
-            f"to {run.dst + run.size - 1} of output {run.output}"
+            f"{_bytes(run.src, run.size)} of the input: {_bytes(run.dst, run.size)} of output "
+            f"{run.output}"
         )
         colour = _COLOURS[run.output % len(_COLOURS)]
         yield (
@@ -194,6 +194,11 @@ def _shapes(page: _Page, scale: float, x: float, y: int) -> Iterator[str]:
             f'width="{size * scale:.2f}" height="{_LINE - 1}" fill="{colour}">'
             f"<title>{title}</title></rect>"
         )
+
+
+def _bytes(start: int, size: int) -> str:
+    """A range of bytes in words: ``byte 80``, ``bytes 80 to 95``."""
+    return f"byte {start}" if size == 1 else f"bytes {start} to {start + size - 1}"
 
 
 def _notes(geometry: SplitGeometry, pages: list[_Page]) -> Iterator[str]:

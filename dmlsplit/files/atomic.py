@@ -50,7 +50,7 @@ def refuse_inputs(path: Path, inputs: Sequence[Path]) -> None:
         if is_input or final in real.parents or real in final.parents:
             relation = "is the input" if is_input else "contains, or is part of, the input"
             name = "" if path == source else f" {source}"
-            raise InvalidArgumentError(f"{path} {relation}{name}; name another output")
+            raise InvalidArgumentError(f"{path} {relation}{name}. Fix: name another output")
 
 
 @contextmanager

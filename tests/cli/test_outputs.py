@@ -177,7 +177,7 @@ def test_a_piece_never_overwrites_the_input(
     link(Path("out/a_0.npy"), Path("a.npy").absolute())
     before = tree()
     message = refused(capsys, f"run a.npy --axis 0 --count 2 -o out {flags}")
-    assert "a_0.npy is the input a.npy; name another output" in message
+    assert "a_0.npy is the input a.npy. Fix: name another output" in message
     assert tree() == before
 
 

@@ -129,15 +129,18 @@ def test_an_incomplete_scan_writes_no_baseline(here: Path, capsys: Capsys) -> No
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("m.onnx --write-fixed m.onnx", "m.onnx is the input; name another output"),
+        ("m.onnx --write-fixed m.onnx", "m.onnx is the input. Fix: name another output"),
         ("m.onnx --write-fixed old.onnx", "old.onnx exists; it is not replaced"),
-        ("m.onnx --sarif m.onnx", "m.onnx is the input; name another output"),
+        ("m.onnx --sarif m.onnx", "m.onnx is the input. Fix: name another output"),
         (
             ". --write-fixed f.onnx",
             "--write-fixed is 'f.onnx', a file; for several models, it must be a",
         ),
-        ("m.onnx --sarif r --junit r", "--sarif and --junit name the same file, r; name"),
-        ("m.onnx -o r --baseline ./r", "--output and --baseline name the same file, ./r; name"),
+        ("m.onnx --sarif r --junit r", "--sarif and --junit name the same file, r. Fix: name"),
+        (
+            "m.onnx -o r --baseline ./r",
+            "--output and --baseline name the same file, ./r. Fix: name",
+        ),
         ("m.onnx --baseline -", "--baseline is '-'; it must be a file, such as known.json"),
         ("m.onnx --baseline old.onnx", "old.onnx: is not JSON"),
     ],

@@ -36,12 +36,19 @@ def test_the_picture_of_rgb_pixels_is_the_committed_one() -> None:
 def test_every_run_is_drawn_in_the_input_and_in_its_output() -> None:
     root = drawn(described("FLOAT32", (2, 3), 1, (1, 2)))
     assert titles(root) == {
-        "bytes 0 to 3 of the input are bytes 0 to 3 of output 0",
-        "bytes 4 to 11 of the input are bytes 0 to 7 of output 1",
-        "bytes 12 to 15 of the input are bytes 4 to 7 of output 0",
-        "bytes 16 to 23 of the input are bytes 8 to 15 of output 1",
+        "bytes 0 to 3 of the input: bytes 0 to 3 of output 0",
+        "bytes 4 to 11 of the input: bytes 0 to 7 of output 1",
+        "bytes 12 to 15 of the input: bytes 4 to 7 of output 0",
+        "bytes 16 to 23 of the input: bytes 8 to 15 of output 1",
     }
     assert len(list(root.iter(f"{SVG}title"))) == 8
+
+
+def test_the_title_of_a_run_of_one_byte_is_in_the_singular() -> None:
+    assert titles(drawn(described("UINT8", (3,), 0, (2, 1)))) == {
+        "bytes 0 to 1 of the input: bytes 0 to 1 of output 0",
+        "byte 2 of the input: byte 0 of output 1",
+    }
 
 
 def test_a_row_fills_the_width_and_pieces_their_share() -> None:
