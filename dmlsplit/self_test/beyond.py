@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from dmlsplit.backends import Backend
+from dmlsplit.messages import counted
 from dmlsplit.self_test import large
 from dmlsplit.self_test.byte_comparison import CaseResult, compare
 from dmlsplit.self_test.case import Case
@@ -82,7 +83,7 @@ def compare_beyond(backend: Backend, memory: Memory) -> Iterator[CaseResult | Ch
             yield result
     if missing:
         sizes = f"{min(missing) / 1e9:.1f} to {max(missing) / 1e9:.1f} GB"
-        text = f"there is no room for {len(missing)} splits, of {sizes}; not tested"
+        text = f"{counted(len(missing), 'split')} of {sizes} not tested: there is no room in memory"
         yield Check("beyond 4 GiB", CheckState.WARN, text)
 
 

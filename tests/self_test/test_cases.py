@@ -241,7 +241,7 @@ def test_the_report_says_that_memory_is_too_small_for_rows_beyond_4_gib(
     test = dml.selftest("cpu", seconds=0)
     assert test.ok
     assert len(test.results) == len(LAYOUTS) + len(WORKLOADS)
-    text = "there is no room for 6 splits, of 4.3 to 4.6 GB; not tested"
+    text = "6 splits of 4.3 to 4.6 GB not tested: there is no room in memory"
     assert f"warn beyond 4 GiB {text}" in " ".join(str(test).split())
 
 

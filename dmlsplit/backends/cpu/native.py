@@ -31,7 +31,7 @@ WAKING_COST = 2 << 20
 # About what one call copies; signals wait for it.
 PART_BYTES = 64 << 20
 # Linux's file with the size of the last-level cache.
-CACHE = Path("/sys/devices/system/cpu/cpu0/cache/index3/size")
+CACHE_SIZE_FILE = Path("/sys/devices/system/cpu/cpu0/cache/index3/size")
 # The most cache that is believed: some virtual machines report the cache of a whole processor, but
 # get a part of it.
 MAX_CACHE = 32 << 20
@@ -154,7 +154,7 @@ def load(path: Path) -> Library:
 
 
 @cache
-def _cache_bytes(size: Path = CACHE) -> int:
+def _cache_bytes(size: Path = CACHE_SIZE_FILE) -> int:
     """The size of the last-level cache, at most MAX_CACHE; MAX_CACHE if it is unknown."""
     try:
         return min(MAX_CACHE, int(size.read_text().strip().removesuffix("K")) << 10)

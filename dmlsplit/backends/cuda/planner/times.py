@@ -55,6 +55,6 @@ def launch_time(
     return side_by_side(max(1, waits), units) + tail
 
 
-def side_by_side(memory: float, units: float) -> float:
+def side_by_side(memory_time: float, unit_time: float) -> float:
     """The time in which memory and the busiest unit do their work."""
-    return float((memory**EXPONENT + units**EXPONENT) ** (1 / EXPONENT))
+    return float((memory_time**EXPONENT + unit_time**EXPONENT) ** (1 / EXPONENT))
