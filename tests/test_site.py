@@ -241,7 +241,7 @@ def test_a_copy_that_is_faster_than_a_split_is_named() -> None:
     ((case, time),) = faster.items()
     ratio = time / times[case, "dmlsplit"]
     text = " ".join(TEXTS["performance"].split())
-    rows = "the split of rows of 4 + 4 + 8 KiB"
+    rows = "the split of RGB pixels into planes"
     assert f"took {ratio:.2f} of the time of {rows} ({case[0]} in the chart)." in text
 
 
