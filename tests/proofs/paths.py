@@ -30,6 +30,8 @@ TABLE = {
     "two rounds in whole chunks": Case((354, 812), (512, 100, 100, 100), limits=ONE_SM),
     "three rounds of padded rows": Case((1928, 60), (20, 40), strides=(64, 1), limits=ONE_SM),
     "four rounds of padded rows": Case((2594, 60), (20, 40), strides=(64, 1), limits=ONE_SM),
+    "a part of a tile of padded rows": Case((28, 60), (20, 40), strides=(64, 1)),
+    "a whole tile of padded rows and a part": Case((129, 60), (20, 40), strides=(64, 1)),
     "four rounds of narrow columns": Case((3500, 48), UNEVEN, limits=ONE_SM),
     "two rounds of narrow columns": Case((2300, 48), UNEVEN, limits=ONE_SM),
     "four rounds of whole tiles of groups": Case((512, 750), (3,) * 250, limits=ONE_SM),
