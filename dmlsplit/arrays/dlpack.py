@@ -57,7 +57,7 @@ def view(array: Any, name: str) -> ArrayView:
 
 
 def _conversion(value: object) -> str:
-    """How to make an array of a value that is none; empty for None, which has no values."""
+    """How to make an array of a value that is not one; empty for None, which has no values."""
     if value is None:
         return ""
     if package_of(value) in _IMMUTABLE:

@@ -33,8 +33,8 @@ def read_json(path: Path) -> Field:
             raise InvalidArgumentError("cannot be read: No such file or directory")
         if not path.is_file():
             raise InvalidArgumentError("is not a file")
-        if path.stat().st_size > MAX_JSON_BYTES:
-            size = path.stat().st_size
+        size = path.stat().st_size
+        if size > MAX_JSON_BYTES:
             raise limit_error(
                 f"it has {size:,} bytes, and at most {MAX_JSON_BYTES:,} are read. Fix: keep large "
                 "data in files that sourcePath names"

@@ -32,11 +32,12 @@ MAX_TASK_BYTES = 512 << 10
 LONG_RUN = 32 << 10
 # Runs of this many bytes or more are copied row by row, in the order of the input.
 ROW_RUN = 256
-# The same limit with non-temporal stores, where the input comes from memory, for runs of whole
-# words of 16 bytes and for others, whose stores are not non-temporal otherwise.
+# With non-temporal stores, the input comes from memory, and shorter runs are copied row by row:
+# those of this many bytes or more if all are whole words of 16 bytes, which could also be streamed
+# output by output, and the shorter limit below for others.
 UNCACHED_WORDS_ROW_RUN = 192
 UNCACHED_ROW_RUN = 128
-# The most outputs that are copied row by row.
+# The most outputs that are copied row by row: copy.c has room for this many.
 MAX_ROW_OUTS = 64
 # The most with non-temporal stores: memory is slow to write parts of many outputs in turn.
 MAX_UNCACHED_ROW_OUTS = 16

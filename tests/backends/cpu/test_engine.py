@@ -97,6 +97,11 @@ def copy_rows_and_compare(
     copy_and_compare(program, (rows, sum(byte_sizes)), byte_sizes, skew=1)
 
 
+@pytest.mark.parametrize("name", ["MAX_OUTS", "MAX_ROW_OUTS"])
+def test_copy_c_has_room_for_as_many_outputs_as_a_plan_gives_it(name: str) -> None:
+    assert f" {name} = {getattr(plan, name)}, " in native.SOURCE.read_text("utf-8")
+
+
 @pytest.mark.parametrize("non_temporal", [False, True])
 @pytest.mark.parametrize("kind", range(3))
 def test_long_runs_are_copied_in_the_order_of_the_input(
