@@ -234,11 +234,12 @@ __device__ inline uint4 staged_vector(const uint4* shared, unsigned shared_offse
     return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-// Copies a staged output's first `lead` bytes, and those after `whole_end`, byte by byte: what the last vector of items
-// leaves, and the units that fill no whole item. Assumes that all bytes from `whole_end` are at most kThreads - `lead`
-// if `lead` is not 0, because threads below `lead` copy none of them.
-__device__ inline void copy_ends(const Parameters& launch, int channel, unsigned lead, U64 whole_end) {
+// Copies a staged output's first `lead` bytes, and those after its last vector, byte by byte: what the vectors leave of
+// the items, and the units that fill no whole item. Assumes that the bytes after the last vector are at most kThreads -
+// `lead` if `lead` is not 0, because threads below `lead` copy none of them.
+__device__ inline void copy_ends(const Parameters& launch, int channel, unsigned lead) {
     const U64 bytes = static_cast<U64>(launch.row_units[0]) * kUnit;
+    const U64 whole_end = lead + (static_cast<U64>(launch.counts[0]) * kItemVectors - kRepeated) * kVector;
     const U64 first = threadIdx.x < lead ? threadIdx.x : whole_end + (threadIdx.x - lead);
     for (U64 byte = first; byte < bytes; byte += kThreads) {
         const Byte* const src = launch.input + byte / kUnit * (kStep * kUnit) + (channel * kUnit + byte % kUnit);
@@ -249,13 +250,18 @@ __device__ inline void copy_ends(const Parameters& launch, int channel, unsigned
 
 // Copies kTile * kItemVectors vectors of each output. If outputs are unaligned, the first vector begins in the last 16
 // bytes of the item before the block's first one, and one that begins in the last 16 bytes of its last item is left to
-// the next block. kFull: the block is not the first one, and has all of its items.
-template <bool kFull> __device__ inline void copy_staged(uint4* shared, const Parameters& launch, Index first_item) {
+// the next block, or after the row's last item to copy_ends.
+__device__ inline void copy_staged(uint4* shared, const Parameters& launch, Index first_item) {
     // Thread t gathers item first_item + t, or with kRepeated the one before; threads without one gather the nearest.
     const Index count = launch.counts[0];
-    const Index next_item = first_item + min(threadIdx.x, static_cast<unsigned>(kRepeated ? kTile : kThreads));
-    Index item = max(next_item, static_cast<Index>(kRepeated)) - kRepeated;
-    if (!kFull) item = min(item, count - 1);
+    const Index next_item = first_item + min(threadIdx.x, static_cast<unsigned>(kTile - 1 + kRepeated));
+    const Index item = min(max(next_item, static_cast<Index>(kRepeated)) - kRepeated, count - 1);
+    // The vectors that the block stores: those inside whole items, from the first one that begins in the output.
+    const int first = kRepeated && first_item == 0;
+    const int end = min(count - first_item, static_cast<Index>(kTile)) * kItemVectors;
+    // Where the thread's first vector begins in an output that is aligned to 16 bytes.
+    const int thread_vector = static_cast<int>(threadIdx.x) - kRepeated;
+    const long long thread_byte = opaque(static_cast<long long>(first_item) * kItemBytes + thread_vector * kVector);
     unsigned window[kWindowWords] = {};
     load_window(launch.input + static_cast<U64>(item) * (kUnits * kStep * kUnit), window, launch.policy);
 #pragma unroll
@@ -267,31 +273,25 @@ template <bool kFull> __device__ inline void copy_staged(uint4* shared, const Pa
             shared[threadIdx.x * kItemVectors + i] = make_uint4(word(0), word(1), word(2), word(3));
         }
         __syncthreads();
-        Byte* const dst = launch.outputs[channel];
-        const int lead = kRepeated ? (kVector - phase(dst)) % kVector : 0u;
-        // In the output: where the block's first vector begins, and where the last vector inside whole items ends.
-        const long long block_byte = static_cast<long long>(first_item) * kItemBytes + lead - kRepeated * kVector;
-        const long long whole_end = lead + (static_cast<long long>(count) * kItemBytes - lead) / kVector * kVector;
+        const int lead = kRepeated ? (kVector - phase(launch.outputs[channel])) % kVector : 0u;
+        Byte* const dst = launch.outputs[channel] + (thread_byte + lead);
+        // In shared memory, the item before the block's first one comes first.
+        const unsigned shared_offset = kRepeated * (kItemBytes - kVector) + lead + threadIdx.x * kVector;
 #pragma unroll
         for (int i = 0; i < kItemVectors; ++i) {
             const int vector = threadIdx.x + i * kThreads;
-            const long long byte = block_byte + vector * kVector;
-            const bool is_stored = kFull || (byte >= 0 && byte < whole_end);
-            // In shared memory, the item before the block's first one comes first.
-            const unsigned shared_offset = kRepeated * (kItemBytes - kVector) + lead + vector * kVector;
-            if (is_stored && (!kRepeated || vector < kTile * kItemVectors))
-                store(dst + byte, staged_vector(shared, shared_offset), launch.policy);
+            const int offset = i * kThreads * kVector;
+            if (vector >= first && vector < end)
+                store(dst + offset, staged_vector(shared, shared_offset + offset), launch.policy);
         }
-        if (first_item + kTile > count) copy_ends(launch, channel, lead, whole_end);
+        if (first_item + kTile > count) copy_ends(launch, channel, lead);
     }
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, kResident) strided(const __grid_constant__ Parameters launch) {
     if constexpr (kStagedAlign > 0) {
         __shared__ uint4 shared[kThreads * kItemVectors];
-        const Index first_item = static_cast<Index>(blockIdx.x) * kTile;
-        const bool is_full = first_item > 0 && first_item + kTile <= launch.counts[0];
-        return is_full ? copy_staged<true>(shared, launch, first_item) : copy_staged<false>(shared, launch, first_item);
+        return copy_staged(shared, launch, static_cast<Index>(blockIdx.x) * kTile);
     }
     const int entry = last_at_most<kEntries>(launch.tile_starts, static_cast<unsigned>(blockIdx.x));
     const int nest = kNests == 1 ? 0 : entry;
