@@ -1,6 +1,6 @@
 """The fast paths of PyTorch tensors: small ones, and outputs that need no view."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import prod
 from operator import add, attrgetter
@@ -12,14 +12,15 @@ from torch import Tensor, UntypedStorage
 from dmlsplit.arrays.adapter import Shape
 from dmlsplit.arrays.array_view import byte_bounds
 from dmlsplit.arrays.overlap import are_disjoint
-from dmlsplit.arrays.torch_adapter import record_writes, type_string_of
+from dmlsplit.arrays.torch_adapter import type_string_of
 from dmlsplit.arrays.torch_private import (
     PLAIN_TYPES,
     dispatch_modes,
+    increment_version,
     is_forward_mode,
     is_jit_tracing,
 )
-from dmlsplit.backends import Program
+from dmlsplit.backends import BoundCopy
 from dmlsplit.checks import are_plain_ints, piece_sizes
 from dmlsplit.execution.in_memory import prepared_split
 from dmlsplit.geometry import piece_shapes
@@ -35,6 +36,11 @@ SHORT_RUN_COST = 6
 # The most that all short runs of a split may cost, in runs of one element, before the engine is
 # faster.
 MAX_TORCH_COST = 48 << 10
+# Tensors of so few elements never cost more, even if each element were a short run.
+FEW_ELEMENTS = MAX_TORCH_COST // SHORT_RUN_COST
+# A copy that is kept has the threads of its first time; splits of so few bytes always take one.
+ONE_THREAD_BYTES = 32 << 10
+_FORMS = frozenset((tuple, list, int))  # of sizes or a number; iterators can be read only once
 
 
 def split_small(
@@ -48,25 +54,22 @@ def split_small(
     if type(array) not in PLAIN_TYPES or not array.is_cpu:
         return None
     form = type(sizes_or_count)
+    if form not in _FORMS or dispatch_modes() or is_jit_tracing():
+        return None
     try:
-        if not array.data_ptr() or dispatch_modes() or is_jit_tracing():
-            return None
-        if form is list:
-            sizes_or_count = tuple(sizes_or_count)
-        elif form is not tuple and form is not int:
-            return None
         if out is not None:
             return _fill(out, array, axis, sizes_or_count)
-        sizes = _sizes_if_small(array.shape, array.dtype, axis, sizes_or_count)
-        if not sizes:
-            return None
-        # This operator supports gradients. It gets what the caller gave, because it refuses values
-        # that only equal integers, such as True and 1.0, whereas the cache does not.
-        sizes = sizes if form is int else sizes_or_count
-        return list(torch.split_with_sizes_copy(array, sizes, axis))
-    except (RuntimeError, TypeError):
-        # Wrong arguments, no memory, or a tensor that is sparse, nested or in a transform: the
-        # engine says what.
+        # Torch refuses what the engine refuses, which then says why: sparse and nested tensors,
+        # wrong sizes, and values that only equal integers, such as True and 1.0. The cache takes
+        # those, so torch gets what the caller gave. Its operator supports gradients.
+        if form is int or array.numel() > FEW_ELEMENTS or array.is_quantized:
+            key = tuple(sizes_or_count) if form is list else sizes_or_count
+            sizes = _sizes_if_small(array.shape, array.dtype, axis, key)
+            if not sizes:
+                return None
+            sizes_or_count = sizes if form is int else sizes_or_count
+        return [*torch.split_with_sizes_copy(array, sizes_or_count, axis)]
+    except (IndexError, RuntimeError, TypeError):
         return None
 
 
@@ -98,6 +101,8 @@ def _fill(out: Any, array: Tensor, axis: int, sizes_or_count: Any) -> list[Tenso
     """
     if type(out) not in (list, tuple) or not PLAIN_TYPES.issuperset(map(type, out)):
         return None
+    if type(sizes_or_count) is list:
+        sizes_or_count = tuple(sizes_or_count)
     if not are_plain_ints(axis, sizes_or_count):
         return None
     has_gradients = array.requires_grad or is_forward_mode()
@@ -107,14 +112,17 @@ def _fill(out: Any, array: Tensor, axis: int, sizes_or_count: Any) -> list[Tenso
     if list(map(_fields_of, out)) != required.fields or not all(map(Tensor.is_contiguous, out)):
         return None
     storages = [array.untyped_storage(), *map(Tensor.untyped_storage, out)]
-    starts = list(map(UntypedStorage.data_ptr, storages))
-    sizes = list(map(UntypedStorage.nbytes, storages))
-    if sizes[0] < array.storage_offset() * array.element_size() + required.end:
+    input_bytes, *sizes = map(UntypedStorage.nbytes, storages)
+    if input_bytes < array.storage_offset() * array.element_size() + required.end:
         return None  # storage was resized
-    if sizes[1:] != required.sizes or not are_disjoint(starts, map(add, starts, sizes)):
+    if sizes != required.sizes:
         return None
-    required.program.copy(array.data_ptr(), starts[1:])
-    record_writes(out)
+    starts = tuple(map(UntypedStorage.data_ptr, storages))
+    copy = required.copy_of(array.data_ptr(), starts, input_bytes)
+    if not copy:
+        return None
+    copy()
+    increment_version(out)
     return list(out)
 
 
@@ -124,7 +132,8 @@ class _Required(NamedTuple):
     fields: list[tuple[Any, ...]]  # what `_fields_of` are of outputs
     sizes: list[int]  # in bytes
     end: int  # of the input's last element, in bytes from its first one
-    program: Program
+    # The copy from an address to storages, the first of which is the input's; None if they overlap.
+    copy_of: Callable[[int, tuple[int, ...], int], BoundCopy | None]
 
 
 _fields_of = attrgetter("dtype", "shape", "is_cpu", "requires_grad")
@@ -145,4 +154,12 @@ def _required(
     strides = tuple([stride * width for stride in element_strides])
     program = prepared_split(("cpu", shape, strides, width), axis, sizes).program
     _, end = byte_bounds(shape, strides, width)
-    return _Required(fields, [piece.numel() * width for piece in pieces], end, program)
+    output_bytes = [piece.numel() * width for piece in pieces]
+
+    def copy_of(source: int, starts: tuple[int, ...], input_bytes: int) -> BoundCopy | None:
+        is_apart = are_disjoint(starts, map(add, starts, (input_bytes, *output_bytes)))
+        return program.bind(source, starts[1:]) if is_apart else None
+
+    if sum(output_bytes) <= ONE_THREAD_BYTES:
+        copy_of = lru_cache(maxsize=8)(copy_of)  # the same outputs are often filled again
+    return _Required(fields, output_bytes, end, copy_of)

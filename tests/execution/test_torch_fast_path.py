@@ -1,6 +1,7 @@
 """Which tensors torch's own operator splits, and which outputs are filled without views."""
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import dmlsplit as dml
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from dmlsplit.arrays import torch_adapter  # noqa: E402
+from dmlsplit.backends.cpu import native  # noqa: E402
 from dmlsplit.execution import torch_fast_path  # noqa: E402
 
 MIB = 1 << 20
@@ -101,6 +103,35 @@ def test_packed_outputs_with_memory_of_their_own_are_filled_without_views(
         assert torch.equal(torch.cat(pieces, 1), source)
     assert [out._version for out in outs] == [version + 2 for version in versions]
     assert not views
+
+
+def test_the_same_outputs_are_filled_again_with_new_values(views: list[object]) -> None:
+    """Copies between known addresses are kept, more of them than are kept at a time, in turn."""
+    sources = [torch.zeros(4, 6) for _ in range(5)]
+    outs = [outputs() for _ in range(4)]
+    for number, (source, out) in enumerate(2 * list(product(sources, outs))):
+        source.fill_(number)
+        assert dml.split(source, (2, 4), 1, out=out)[0] is out[0]
+        assert all(tensor.eq(number).all() for tensor in out)
+    assert not views
+
+
+@pytest.mark.parametrize("setting", ["1", "2"])
+def test_large_outputs_are_filled_by_the_threads_of_the_moment(
+    setting: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed_counts = []
+    layout = native._call_of(2)
+    monkeypatch.setattr(
+        native,
+        "_call_of",
+        lambda count: lambda *words: packed_counts.append(words[4]) or layout(*words),
+    )
+    source, outs = torch.zeros(64, 1 << 14), [torch.zeros(64, 1 << 13) for _ in range(2)]
+    for count in ("1", setting):
+        monkeypatch.setenv("DMLSPLIT_NUM_THREADS", count)
+        dml.split(source, 2, 1, out=outs)
+    assert packed_counts == [1, int(setting)]
 
 
 def resized() -> Any:
