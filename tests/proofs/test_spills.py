@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from functools import cache
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,9 @@ from tests.support.plans import constants_and_arguments
 pytestmark = pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
 BRANCHES = "kUnit kAligned kEdges kWindow Index input_strides".split()
 TABLES = ("kNests", "kPlanes", "kEntries")  # one entry, or more
-# Numbers and architectures for which every specialization is compiled. Those with 64-bit numbers, of
-# splits beyond 2^30 items or 2^31 bytes, are compiled for one architecture, and the heaviest of them
-# for those on which specializations have spilled.
+# Numbers and architectures for which every specialization is compiled. Those with 64-bit numbers,
+# of splits beyond 2^30 items or 2^31 bytes, are compiled for one architecture; the heaviest of them
+# also for those on which specializations have spilled.
 JOBS = [
     *((forms.SMALL_NUMBERS, arch) for arch in ARCHES),
     *((numbers, sass.ARCH) for numbers in forms.LARGE_NUMBERS),

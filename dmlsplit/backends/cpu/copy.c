@@ -21,6 +21,7 @@ _Static_assert(sizeof(void *) == sizeof(int64_t), "calls hold addresses as 64-bi
 enum {
     LINE = 64,            // bytes of a cache line
     WORD = 16,            // bytes of the widest element, and of a vector that any processor has
+    LONG_STEPS_RUN = 256,  // bytes; the fewest of a run that is copied a line at a time
     NON_TEMPORAL_RUN = 512,  // bytes; the stores of shorter runs are non-temporal only if they follow one another
     MAX_OUTS = 16,       // of a kernel
     MAX_ROW_OUTS = 64,   // of a group that is copied row by row
@@ -154,21 +155,14 @@ INLINE void copy_run_nt(char *dst, const char *src, int64_t run, const char *nex
 }
 #endif
 
-// Copies a run of a line or more. Stores fill whole lines of the output; what is before the first one and after
-// the last one is copied by lines that overlap these. Four loads in a row wait for the cache together. memcpy
-// would use `rep movsb`, which takes twice as long on some processors.
+// Copies a run of a line or more in steps, the last of which overlaps the one before. How many steps there are
+// depends on the run alone, so processors predict the end of the loop: aligning the stores would change it from run
+// to run, and saves less than that costs. memcpy would use `rep movsb`, which takes twice as long on some processors.
 INLINE void copy_run(char *dst, const char *src, int64_t run) {
-    typedef uint64_t line __attribute__((vector_size(LINE), aligned(1), may_alias));
-#define FROM(AT) (*(const line *)(src + (AT)))
-#define TO(AT) (*(line *)(dst + (AT)))
-    int64_t at = -(intptr_t)dst & (LINE - 1);
-    if (at > 0) TO(0) = FROM(0);
-    for (; at <= run - 4 * LINE; at += 4 * LINE) {
-        line first = FROM(at), second = FROM(at + LINE), third = FROM(at + 2 * LINE), fourth = FROM(at + 3 * LINE);
-        TO(at) = first, TO(at + LINE) = second, TO(at + 2 * LINE) = third, TO(at + 3 * LINE) = fourth;
-    }
-    for (; at <= run - LINE; at += LINE) TO(at) = FROM(at);
-    if (at < run) TO(run - LINE) = FROM(run - LINE);
+#define STEPS(BYTES) \
+    for (int64_t at = 0; at < run - (BYTES); at += (BYTES)) memcpy(dst + at, src + at, (BYTES)); \
+    memcpy(dst + run - (BYTES), src + run - (BYTES), (BYTES));
+    if (run < LONG_STEPS_RUN) { STEPS(32) } else { STEPS(LINE) }
 }
 
 // Copies runs of up to a word that are contiguous in the output; each store has as many runs as fit a word.

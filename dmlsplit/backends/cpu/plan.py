@@ -36,7 +36,7 @@ ROW_RUN = 256
 # those of this many bytes or more if all are whole words of 16 bytes, which could also be streamed
 # output by output, and the shorter limit below for others.
 UNCACHED_WORDS_ROW_RUN = 192
-UNCACHED_ROW_RUN = 128
+UNCACHED_ROW_RUN = 64
 # The most outputs that are copied row by row: copy.c has room for this many.
 MAX_ROW_OUTS = 64
 # The most with non-temporal stores: memory is slow to write parts of many outputs in turn.
