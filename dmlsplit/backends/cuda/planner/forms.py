@@ -75,16 +75,14 @@ class Entry:
     offset: int  # of the first of them in the input, in bytes
     nest: Nest
 
-    def window_alignment(self, assumptions: Assumptions, staged_item: int = 0) -> int:
+    def window_alignment(self, assumptions: Assumptions) -> int:
         """The largest power of two, up to 16, that divides the addresses of windows."""
         *outer, row = self.nest.loops
-        # Staged items begin every `staged_item` bytes from the start of a row. Others begin at
-        # multiples of 16 of the output's address, so their distance from the start of the row is a
-        # multiple of the row's alignment.
+        # Items begin at multiples of 16 of the output's address, so their distance from the start
+        # of the row is a multiple of the row's alignment.
         # Windows are `step` times as far apart as items. If the step is negative, a window begins
         # with the last unit, so the row's stride counts, too.
-        item_distance = staged_item or self.nest.row_alignment(assumptions)
-        to_item = item_distance * self.nest.step
+        to_item = self.nest.row_alignment(assumptions) * self.nest.step
         strides = min(0, row.input_stride), *(loop.input_stride for loop in outer)
         return gcd(VECTOR, assumptions.input_alignment, self.offset, to_item, *strides)
 

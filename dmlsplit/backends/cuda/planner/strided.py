@@ -171,10 +171,12 @@ def _constants(
 ) -> tuple[Argument, ...]:
     """The constants of a launch, which select its specialization."""
     has_edges, has_leads = _edges(form, entries, assumptions)
-    staged_bytes = _staged_bytes(form)
-    alignment = min(entry.window_alignment(assumptions, staged_bytes) for entry in entries)
-    if staged_bytes:
-        alignment = _all_or_none(alignment)
+    # Windows of staged items, whose rows begin at the input's first byte, are whole vectors apart.
+    alignment = (
+        _all_or_none(assumptions.input_alignment)
+        if form.staged_alignment
+        else min(entry.window_alignment(assumptions) for entry in entries)
+    )
     return (
         ("int", "kUnit", form.unit),
         ("int", "kItemBytes", form.item_bytes),
