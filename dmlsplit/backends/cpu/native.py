@@ -101,10 +101,11 @@ def program_of(geometry: SplitGeometry, library: Library) -> NativeProgram:
     """The tasks of a geometry, planned for the kind and the cache of this processor."""
     # Input and outputs together take twice `total_bytes`. On one thread, stores are non-temporal if
     # that is two thirds of the cache or more; on several, which also have caches of their own, if
-    # it is all of the cache or more.
+    # it is all of the cache or more. From half of that, the input is taken to come from memory.
     cached = _cache_bytes() // (2 if threads.thread_count() > 1 else 3)
-    plan = plan_of(geometry, library.kind, geometry.total_bytes >= cached)
-    return NativeProgram(plan, geometry.total_bytes, library.copy)
+    total_bytes = geometry.total_bytes
+    plan = plan_of(geometry, library.kind, total_bytes >= cached, 2 * total_bytes >= cached)
+    return NativeProgram(plan, total_bytes, library.copy)
 
 
 def library() -> Library | None:

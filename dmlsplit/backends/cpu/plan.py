@@ -32,15 +32,16 @@ MAX_TASK_BYTES = 512 << 10
 LONG_RUN = 32 << 10
 # Runs of this many bytes or more are copied row by row, in the order of the input.
 ROW_RUN = 256
-# With non-temporal stores, the input comes from memory, and shorter runs are copied row by row:
-# those of this many bytes or more if all are whole words of 16 bytes, which could also be streamed
-# output by output, and the shorter limit below for others.
+# If the input comes from memory, and not from the cache, shorter runs are, too: those of a line.
+LARGE_ROW_RUN = 64
+# With non-temporal stores, runs of whole words of 16 bytes can also be streamed output by output,
+# and are copied row by row from this many bytes.
 UNCACHED_WORDS_ROW_RUN = 192
-UNCACHED_ROW_RUN = 64
 # The most outputs that are copied row by row: copy.c has room for this many.
 MAX_ROW_OUTS = 64
-# The most with non-temporal stores: memory is slow to write parts of many outputs in turn.
-MAX_UNCACHED_ROW_OUTS = 16
+# The most if runs are short or stores are non-temporal: memory is slow to write parts of many
+# outputs in turn.
+MAX_LARGE_ROW_OUTS = 16
 # The most outputs that a kernel copies.
 MAX_OUTS = 16
 # Kernels copy elements of this many sizes: 1, 2, 4, 8 or 16 bytes.
@@ -80,8 +81,11 @@ class Plan(NamedTuple):
     cost: int  # bytes, and RUN_BYTES for each run that no kernel copies
 
 
-def plan_of(geometry: SplitGeometry, kind: int, non_temporal: bool) -> Plan:
-    """The plan of a geometry; `non_temporal` asks for such stores where they are possible."""
+def plan_of(geometry: SplitGeometry, kind: int, non_temporal: bool, is_large: bool = True) -> Plan:
+    """The plan of a geometry; `non_temporal` asks for such stores where they are possible.
+
+    `is_large`: input and outputs are so large that the input comes from memory.
+    """
     nests = list(_nests(geometry))
     kernel = _kernel(geometry, nests, kind, non_temporal)
     groups = [nests] if kernel != NO_KERNEL else _groups(nests)
@@ -95,7 +99,7 @@ def plan_of(geometry: SplitGeometry, kind: int, non_temporal: bool) -> Plan:
         if kernel == NO_KERNEL:
             item_cost += RUN_BYTES * len(group)
         step = _task_items(group, item_cost, kernel, non_temporal)
-        is_by_rows = kernel == NO_KERNEL and _is_by_rows(group, non_temporal)
+        is_by_rows = kernel == NO_KERNEL and _is_by_rows(group, non_temporal, is_large)
         group_kernel = ROWS if is_by_rows else kernel
         words.extend((tasks, items, step, first_nest, len(group), group_kernel))
         tasks += ceil_div(items, step)
@@ -115,16 +119,13 @@ def _task_items(group: list[_Nest], item_cost: int, kernel: int, non_temporal: b
     return max(1, task_bytes // item_cost, piece_items)
 
 
-def _is_by_rows(group: list[_Nest], non_temporal: bool) -> bool:
+def _is_by_rows(group: list[_Nest], non_temporal: bool, is_large: bool) -> bool:
     """Whether the items of a group are copied one after another, and not output by output."""
-    max_outs = MAX_UNCACHED_ROW_OUTS if non_temporal else MAX_ROW_OUTS
+    max_outs = MAX_LARGE_ROW_OUTS if non_temporal else MAX_ROW_OUTS
     if not 1 < len(group) <= max_outs or any(len(nest.loops) > 1 for nest in group):
         return False
-    if not non_temporal:
-        min_run = ROW_RUN
-    elif any(nest.run % WIDEST_ELEMENT for nest in group):
-        min_run = UNCACHED_ROW_RUN
-    else:
+    min_run = LARGE_ROW_RUN if is_large and len(group) <= MAX_LARGE_ROW_OUTS else ROW_RUN
+    if non_temporal and not any(nest.run % WIDEST_ELEMENT for nest in group):
         min_run = UNCACHED_WORDS_ROW_RUN
     return all(nest.run >= min_run and nest.loops[0].output_stride == nest.run for nest in group)
 

@@ -102,23 +102,40 @@ def test_copy_c_has_room_for_as_many_outputs_as_a_plan_gives_it(name: str) -> No
     assert f" {name} = {getattr(plan, name)}, " in native.SOURCE.read_text("utf-8")
 
 
-@pytest.mark.parametrize("non_temporal", [False, True])
+@pytest.mark.parametrize(
+    ("cached_splits", "run"),
+    [
+        pytest.param(1 << 20, plan.ROW_RUN, id="all in the cache"),
+        pytest.param(4, plan.LARGE_ROW_RUN, id="input in memory"),
+        pytest.param(0, plan.LARGE_ROW_RUN, id="non-temporal stores"),
+    ],
+)
 @pytest.mark.parametrize("kind", range(3))
 def test_long_runs_are_copied_in_the_order_of_the_input(
-    kind: int, non_temporal: bool, library: native.Library, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    kind: int, cached_splits: int, run: int, library: native.Library,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     """Outputs begin at every distance from a cache line, and tasks with any row."""
     if kind > library.kind:
         pytest.skip("this processor is of a plainer kind")
-    monkeypatch.setattr(native, "_cache_bytes", lambda: 0 if non_temporal else 1 << 40)
     monkeypatch.setattr(plan, "TASK_BYTES", 4 << 10)
-    run = plan.UNCACHED_ROW_RUN if non_temporal else plan.ROW_RUN
     for skew in range(64):
         sizes = run + skew, run, run + 4 * skew + 1
         geometry = packed_split((23, sum(sizes)), axis=1, sizes=sizes)
+        cache_bytes = cached_splits * geometry.total_bytes
+        monkeypatch.setattr(native, "_cache_bytes", lambda size=cache_bytes: size)
         program = native.program_of(geometry, library._replace(kind=kind))
         assert kernel_of(program.plan) == plan.ROWS
         copy_and_compare(program, (23, sum(sizes)), sizes, skew)
+
+
+def test_short_runs_of_an_input_in_the_cache_are_copied_output_by_output(
+    library: native.Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native, "_cache_bytes", lambda: 1 << 40)
+    sizes = (plan.ROW_RUN - 1,) * 2
+    program = native.program_of(packed_split((23, sum(sizes)), axis=1, sizes=sizes), library)
+    assert kernel_of(program.plan) == plan.NO_KERNEL
 
 
 @pytest.mark.slow
