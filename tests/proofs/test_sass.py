@@ -76,13 +76,26 @@ def test_large_splits_reach_every_kernel() -> None:
     assert reached == kernel_cases.KERNELS
 
 
+def max_stack_bytes(launch: KernelLaunch, arch: str) -> int:
+    """The bytes that a thread may keep on the stack: none, with one known exception.
+
+    For sm_120, windows of several nests whose rows have edges keep one value of 8 bytes there: of
+    some 560 instructions, one stores and one loads it. With one block less for each SM they would
+    not, and would be slower on every GPU.
+    """
+    constants = constants_and_arguments(launch)
+    is_exception = arch == "sm_120" and constants.get("kWindow") and constants["kEdges"]
+    return 8 if is_exception and constants["kNests"] > 1 else 0
+
+
 def check_spills(launches: Iterable[KernelLaunch], builds: Path, arches: Iterable[str]) -> None:
     """Compile specializations, and compare their resources with the plans."""
 
     def check(job: tuple[KernelLaunch, str]) -> None:
         launch, arch = job
         resources = nvrtc.resources(nvrtc.compile_cubin(launch.code.source, arch, builds), builds)
-        assert (resources.stack_bytes, resources.local_bytes) == (0, 0), (arch, launch)
+        assert resources.stack_bytes <= max_stack_bytes(launch, arch), (arch, launch)
+        assert resources.local_bytes == 0, (arch, launch)
         if arch == sass.ARCH:
             check_resources(launch, resources)
 
