@@ -36,9 +36,9 @@ SHORT_RUN_COST = 6
 # The most that all short runs of a split may cost, in runs of one element, before the engine is
 # faster.
 MAX_TORCH_COST = 48 << 10
-# Tensors of so few elements never cost more, even if each element were a short run.
+# Tensors of up to this many elements never cost more, even if each element were a short run.
 FEW_ELEMENTS = MAX_TORCH_COST // SHORT_RUN_COST
-# A copy that is kept has the threads of its first time; splits of so few bytes always take one.
+# Copies of up to this many bytes are kept: whatever the setting, they take one thread.
 ONE_THREAD_BYTES = 32 << 10
 _FORMS = frozenset((tuple, list, int))  # of sizes or a number; iterators can be read only once
 

@@ -81,7 +81,7 @@ class Plan(NamedTuple):
     cost: int  # bytes, and RUN_BYTES for each run that no kernel copies
 
 
-def plan_of(geometry: SplitGeometry, kind: int, non_temporal: bool, is_large: bool = True) -> Plan:
+def plan_of(geometry: SplitGeometry, kind: int, non_temporal: bool, is_large: bool) -> Plan:
     """The plan of a geometry; `non_temporal` asks for such stores where they are possible.
 
     `is_large`: input and outputs are so large that the input comes from memory.

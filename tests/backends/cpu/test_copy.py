@@ -30,7 +30,7 @@ def write_splits(path: Path, library: native.Library, count: int) -> None:
     parts = [struct.pack("q", len(splits))]
     for seed, split in enumerate(splits):
         kind = min(seed // 3 % 3, library.kind)
-        copy_plan = plan.plan_of(split.geometry, kind, seed % 3 == 0)
+        copy_plan = plan.plan_of(split.geometry, kind, seed % 3 == 0, is_large=True)
         targets = [store[:-MARGIN] for store in split.done_by(assignments.program_of)]
         sizes = [word for pair in zip(split.skews, split.sizes, strict=True) for word in pair]
         counts = len(copy_plan.words), copy_plan.tasks, split.source.size

@@ -91,7 +91,7 @@ def copy_rows_and_compare(
     """Copy random rows to odd addresses, and look at each byte."""
     geometry = packed_split((rows, sum(sizes)), axis=1, sizes=sizes, element_bytes=element_bytes)
     if has_kernel:
-        assert kernel_of(plan.plan_of(geometry, library.kind, False)) >= 0
+        assert kernel_of(plan.plan_of(geometry, library.kind, False, is_large=True)) >= 0
     program = native.program_of(geometry, library)
     byte_sizes = tuple(element_bytes * size for size in sizes)
     copy_and_compare(program, (rows, sum(byte_sizes)), byte_sizes, skew=1)

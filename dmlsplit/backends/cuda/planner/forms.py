@@ -54,7 +54,7 @@ class Form:
     item_bytes: int  # that a thread stores at once
     channels: int  # outputs that are filled from one window
     window_step: int | None  # in units, if items are filled from windows
-    # The alignment of the outputs if items go through shared memory; otherwise 0.
+    # If items go through shared memory, 16 for outputs that are aligned to it, or 1; otherwise 0.
     staged_alignment: int = 0
 
     @property
