@@ -60,7 +60,7 @@ def single_rows(draw: st.DrawFn) -> Case:
 def small_chunks(chunk_bytes: int, block: Block) -> object:
     """Plan small chunks and blocks of a given size, so that a small split has several."""
     bytes_per_sm = chunk_bytes // H200.limits.sm_count
-    return patch.multiple(rows_planner, SM_CHUNK_BYTES=bytes_per_sm, BLOCKS=(block,))
+    return patch.multiple(rows_planner, SM_CHUNK_BYTES=bytes_per_sm, _best_block=lambda *_: block)
 
 
 chunk_sizes = st.sampled_from([2000, 10_000, 60_000, 4 << 20])

@@ -9,9 +9,10 @@ entry    of the kernel's tables: an output, or all outputs if they are equal
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from itertools import accumulate
-from math import inf
-from typing import Any, NamedTuple
+from math import ceil
+from typing import NamedTuple
 
 import numpy as np
 
@@ -56,12 +57,9 @@ class Block(NamedTuple):
 # Candidates, those with the largest tiles first. A block finds its output once for all rounds, but
 # waits for memory in each of them.
 BLOCKS = Block(256, 4), Block(256, 2), Block(128, 2), Block(64, 2), Block(64, 1)
-# The planner stops at the first candidate that takes at most this many times as long as memory
-# needs for its bytes: an estimate.
-CHEAP_TIME = 1.03
-# Each later candidate, with smaller tiles, must save this share of the time of the best so far: an
+# The planner takes the first candidate whose time is at most this many times the best one: an
 # estimate.
-MIN_GAIN = 0.01
+NEAR_BEST = 1.01
 # The most registers of a thread, by whether memory is aligned. Of blocks of THREADS, six fit an SM
 # with 40 registers, and four with 64.
 THREAD_REGISTERS = {True: 40, False: 64}
@@ -79,15 +77,11 @@ MAX_CHUNK_BYTES = 1 << 30
 ONE_ROW_WEIGHT = 0.97
 # About how many other numbers of rows the planner tries.
 ROW_CHOICES = 16
-# Python counts tiles faster than NumPy for up to this many pairs of an output and a number of rows.
-MAX_IN_PYTHON = 32
 # The most bytes of parameters outside tables: the input's address, pitches, divisors, numbers of
 # rows and tiles. From them the planner calculates how many outputs fit a launch. `launches_within`
 # would plan a split of too many outputs once more for every halving, while a call with new sizes
 # waits.
 NUMBERS_BYTES = 96
-
-_ChunkBytes = list[list[int]] | np.ndarray[Any, np.dtype[np.int64]]
 
 
 class Columns(NamedTuple):
@@ -168,30 +162,31 @@ def _launch_with_sibling(
 def _best_chunks(split: RowSplit, limits: DeviceLimits, columns: Columns) -> Chunks:
     """The chunks and blocks that take the least time."""
     row_choices = _row_choices(split, limits)
-    chunk_bytes = _chunk_bytes(row_choices, split.widths)
-    best_time = inf
-    total_bytes = split.total_bytes
-    registers = THREAD_REGISTERS[columns.is_aligned]
-    # A split with fewer bytes than must be in flight takes the smallest blocks, if all of them are
-    # resident: only they request all of their bytes at once.
-    if total_bytes * CHEAP_TIME < limits.in_flight_bytes * limits.sm_count:
-        smallest = _chunks(split.rows, row_choices, chunk_bytes, BLOCKS[-1])
-        if smallest.grid <= limits.sm_count * resident_blocks(
-            limits, BLOCKS[-1].threads, registers
-        ):
-            return smallest
+    chunk_bytes = row_choices[len(row_choices) // 2] * split.row_bytes
+    work = split.total_bytes, chunk_bytes, len(split.outputs)
+    return _chunks(split, row_choices, _best_block(*work, limits, columns.is_aligned))
+
+
+# Cached, because calls with new sizes often split as many bytes into as many outputs.
+@lru_cache(maxsize=1024)
+def _best_block(
+    total_bytes: int, chunk_bytes: int, outputs: int, limits: DeviceLimits, is_aligned: bool
+) -> Block:
+    """The block with the largest tiles that takes about the least time.
+
+    Of each output, the last tile in a chunk is taken to be half full, as it is on average.
+    """
+    registers = THREAD_REGISTERS[is_aligned]
+    last_tiles = outputs * total_bytes / chunk_bytes
+    times = []
     for block in BLOCKS:
-        chunks = _chunks(split.rows, row_choices, chunk_bytes, block)
+        grid = ceil(total_bytes / block.tile_bytes + last_tiles / 2)
+        round_bytes = total_bytes / grid / block.rounds
         resident = resident_blocks(limits, block.threads, registers)
-        round_bytes = total_bytes / chunks.grid / block.rounds  # tiles may not be full
-        blocks = Blocks(chunks.grid, resident, round_bytes, block.rounds)
-        time = launch_time(limits, total_bytes, blocks, UNIT_CLOCKS[columns.is_aligned])
-        if time < best_time * (1 - MIN_GAIN):
-            best_time = time
-            best_chunks = chunks
-        if time <= CHEAP_TIME:
-            break
-    return best_chunks
+        blocks = Blocks(grid, resident, round_bytes, block.rounds)
+        times.append(launch_time(limits, total_bytes, blocks, UNIT_CLOCKS[is_aligned]))
+    most = NEAR_BEST * min(times)
+    return next(block for block, time in zip(BLOCKS, times, strict=True) if time <= most)
 
 
 def _row_choices(split: RowSplit, limits: DeviceLimits) -> list[int]:
@@ -204,34 +199,19 @@ def _row_choices(split: RowSplit, limits: DeviceLimits) -> list[int]:
     return [1, *range(min_rows, min(limit, 2 * min_rows) + 1, step)]
 
 
-def _chunk_bytes(row_choices: Sequence[int], widths: Sequence[int]) -> _ChunkBytes:
-    """The bytes of each output in a chunk, for each choice of the chunk's rows."""
-    if len(row_choices) * len(widths) > MAX_IN_PYTHON:
-        return np.multiply.outer(row_choices, np.array(widths, np.int64))
-    return [[rows * width for width in widths] for rows in row_choices]
-
-
-def _count_tiles(
-    chunk_bytes: _ChunkBytes, tile_bytes: int
-) -> tuple[list[int], Callable[[int], list[int]]]:
-    """The tiles of a chunk for each choice of its rows, and those of each output for one choice."""
-    if isinstance(chunk_bytes, list):
-        tiles = [[ceil_div(part, tile_bytes) for part in chunk] for chunk in chunk_bytes]
-        return [*map(sum, tiles)], tiles.__getitem__
-    array = -(-chunk_bytes // tile_bytes)
-    return array.sum(axis=1).tolist(), lambda choice: array[choice].tolist()
-
-
-def _chunks(
-    rows: int, row_choices: Sequence[int], chunk_bytes: _ChunkBytes, block: Block
-) -> Chunks:
+def _chunks(split: RowSplit, row_choices: Sequence[int], block: Block) -> Chunks:
     """The chunks with the fewest tiles."""
-    chunk_tiles, output_tiles = _count_tiles(chunk_bytes, block.tile_bytes)
-    grids = [ceil_div(rows, n) * count for n, count in zip(row_choices, chunk_tiles, strict=True)]
-    weights = [ONE_ROW_WEIGHT * grids[0], *grids[1:]]
-    choice = weights.index(min(weights))
-    shape = row_choices[choice], choice == 0
-    return Chunks(block, *shape, output_tiles(choice), chunk_tiles[choice], grids[choice])
+    choice = 0
+    if len(row_choices) > 1:
+        chunk_bytes = np.multiply.outer(row_choices, np.array(split.widths, np.int64))
+        chunk_tiles = -(-chunk_bytes // block.tile_bytes).sum(axis=1)
+        grids = -(-split.rows // np.array(row_choices)) * chunk_tiles
+        if grids.min() < ONE_ROW_WEIGHT * grids[0]:
+            choice = int(grids.argmin())
+    rows = row_choices[choice]
+    output_tiles = [ceil_div(rows * width, block.tile_bytes) for width in split.widths]
+    tiles = sum(output_tiles)
+    return Chunks(block, rows, choice == 0, output_tiles, tiles, ceil_div(split.rows, rows) * tiles)
 
 
 def _launch(

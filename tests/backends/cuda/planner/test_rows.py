@@ -2,18 +2,21 @@
 
 from itertools import accumulate, chain
 from typing import Any, NamedTuple
-from unittest.mock import patch
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from benchmarks.prediction import GPUS, Gpu
 from benchmarks.workloads import WORKLOADS
 from dmlsplit.backends.cuda.gpus import H200, find_gpu
 from dmlsplit.backends.cuda.launch import IN_FLIGHT_BYTES, VECTOR, DeviceLimits, KernelLaunch
 from dmlsplit.backends.cuda.occupancy import resident_blocks
 from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.backends.cuda.planner import rows as rows_planner
+from dmlsplit.backends.cuda.planner.estimates import WIDE_BYTES
+from dmlsplit.backends.cuda.planner.times import Blocks, launch_time
+from dmlsplit.geometry import RowSplit
 from tests.support.descriptors import packed_split
 from tests.support.plans import constants_and_arguments, planned, sources
 
@@ -55,9 +58,6 @@ def test_all_sizes_along_axis_0_share_two_specializations(size_lists: list[list[
         packed_split((sum(sizes), 16), axis=0, sizes=tuple(sizes)) for sizes in size_lists
     ]
     assert len(set(chain.from_iterable(map(sources, geometries)))) <= 2
-    plans = list(map(planned, geometries))
-    with patch.object(rows_planner, "MAX_IN_PYTHON", 0):  # the same by NumPy
-        assert list(map(planned, geometries)) == plans
 
 
 def test_narrow_outputs_beside_a_very_wide_one_share_blocks() -> None:
@@ -95,6 +95,32 @@ def in_flight(launch: KernelLaunch, limits: DeviceLimits) -> float:
     return at_once * launch.total_bytes / launch.grid / rounds_of(launch) / limits.sm_count
 
 
+@pytest.mark.parametrize("gpu", GPUS, ids=lambda gpu: gpu.name)
+@pytest.mark.parametrize("is_aligned", [True, False])
+def test_blocks_take_about_the_least_time(gpu: Gpu, is_aligned: bool) -> None:
+    """The planner guesses how many tiles are partly empty; here, they are counted."""
+    columns = rows_planner.Columns(is_aligned, False, "unsigned")
+    registers = rows_planner.THREAD_REGISTERS[is_aligned]
+
+    def time(split: RowSplit, chunks: rows_planner.Chunks) -> float:
+        threads, rounds = chunks.block
+        resident = resident_blocks(gpu.limits, threads, registers)
+        blocks = Blocks(chunks.grid, resident, split.total_bytes / chunks.grid / rounds, rounds)
+        unit_clocks = rows_planner.UNIT_CLOCKS[is_aligned]
+        return launch_time(gpu.limits, split.total_bytes, blocks, unit_clocks)
+
+    splits = [workload.geometry.row_split for workload in WORKLOADS]
+    wide = [split for split in splits if split and min(split.widths) >= WIDE_BYTES]
+    assert len(wide) >= 10
+    for split in wide:
+        row_choices = rows_planner._row_choices(split, gpu.limits)
+        chosen = rows_planner._best_chunks(split, gpu.limits, columns)
+        all_chunks = [
+            rows_planner._chunks(split, row_choices, block) for block in rows_planner.BLOCKS
+        ]
+        assert time(split, chosen) <= 1.03 * min(time(split, chunks) for chunks in all_chunks)
+
+
 @pytest.mark.parametrize("gpu", ["H100 SXM", "H200", "B200", "RTX 4090", "L4", "T4"])
 @pytest.mark.parametrize("alignments", [(16, 16), (1, 1)])
 def test_large_splits_have_large_blocks(gpu: str, alignments: tuple[int, int]) -> None:
@@ -117,10 +143,9 @@ def test_large_splits_have_large_blocks(gpu: str, alignments: tuple[int, int]) -
         Form(rounds=2, threads=256),
         Form(rounds=4, threads=256),
     )
-    assert set(forms) == {one, two, four}
-    first_forms = list(dict.fromkeys(forms))
+    first_forms = [form for form in dict.fromkeys(forms) if form in (one, two, four)]
     assert first_forms == [one, two, four]  # in the order in which they first occur
-    assert forms[-1] == four
+    assert (forms[0], forms[-1]) == (one, four)
 
 
 @pytest.mark.parametrize(
