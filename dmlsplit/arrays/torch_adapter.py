@@ -35,6 +35,7 @@ _FIX_WITHOUT_MEMORY = "use dmlsplit.split without out, or a tensor that has memo
 _TRACED = ("torch._subclasses.fake_tensor", "torch._subclasses.functional_tensor")
 TORCH_MODULES = frozenset(("torch", "torch.nn.parameter", *_TRACED))
 DTENSOR_MODULE = "torch.distributed.tensor"
+TENSOR_MODULES = TORCH_MODULES | {DTENSOR_MODULE}
 
 
 class _Torch(Adapter):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, SupportsIndex, overload
 
-from dmlsplit.arrays.torch_adapter import DTENSOR_MODULE, TORCH_MODULES
+from dmlsplit.arrays.torch_adapter import TENSOR_MODULES
 from dmlsplit.arrays.types import AnyArrayT
 from dmlsplit.checks import Integers
 from dmlsplit.errors import InvalidArgumentError
@@ -118,26 +118,21 @@ def split(
             f"axis is {axis!r} and dim is {dim!r}, two names for one argument. Fix: give only one"
         )
     # Not type(), because torch.compile cannot trace it for a Parameter.
-    return _split_of(array.__class__.__module__)(array, sizes_or_count, axis, out)
-
-
-def _split_of(module: str) -> Callable[..., list[Any]]:
-    """The split for the arrays of a module."""
-    is_torch = module in TORCH_MODULES or module == DTENSOR_MODULE
-    if is_torch and sys.modules["torch"].compiler.is_dynamo_compiling():
+    module = array.__class__.__module__
+    if module in TENSOR_MODULES and sys.modules["torch"].compiler.is_dynamo_compiling():
         # It can trace neither a lock nor a cache, and compiles a graph again once a dictionary that
         # the graph reads has changed.
         from dmlsplit.execution import torch
 
-        return torch.split
-    return _import_split("torch" if is_torch else module)
+        return torch.split(array, sizes_or_count, axis, out)
+    return _split_of(module)(array, sizes_or_count, axis, out)
 
 
 @lru_cache(maxsize=64)  # saves 1 us per call
-def _import_split(module: str) -> Callable[..., list[Any]]:
-    """The split of the library of a module, which is imported now if it was not yet."""
+def _split_of(module: str) -> Callable[..., list[Any]]:
+    """The split for the arrays of a module, whose library is imported now if it was not yet."""
     with late_import():
-        if module == "torch":
+        if module in TENSOR_MODULES:
             from dmlsplit.execution import torch
 
             return torch.split

@@ -31,11 +31,11 @@ def split(
     array: Tensor, sizes_or_count: Any, axis: Any, out: Sequence[Tensor] | None = None
 ) -> list[Tensor]:
     """`dml.split` of a tensor."""
-    # This is first, because torch.compile must not trace what follows.
-    if _is_compiling():
-        return _split_tracked(array, sizes_or_count, axis, out)
     if pieces := split_small(array, sizes_or_count, axis, out):
         return pieces
+    # torch.compile must not trace what follows.
+    if _is_compiling():
+        return _split_tracked(array, sizes_or_count, axis, out)
     is_distributed = array.__class__.__module__ == torch_adapter.DTENSOR_MODULE
     if is_distributed or torch_adapter.why_tracked(array):
         return _split_tracked(array, sizes_or_count, axis, out)

@@ -40,6 +40,8 @@ MAX_TORCH_COST = 48 << 10
 FEW_ELEMENTS = MAX_TORCH_COST // SHORT_RUN_COST
 # Copies of up to this many bytes are kept: whatever the setting, they take one thread.
 ONE_THREAD_BYTES = 32 << 10
+# Looked up once, because a small split takes a few microseconds.
+is_dynamo_compiling = torch.compiler.is_dynamo_compiling
 _FORMS = frozenset((tuple, list, int))  # of sizes or a number; iterators can be read only once
 
 
@@ -51,7 +53,8 @@ def split_small(
     None for any other tensor, where a compiler or a mode must see the split, and if an output is
     not exactly as required. Three pieces of 1 KB take 4 us instead of 12, outputs 5 instead of 14.
     """
-    if type(array) not in PLAIN_TYPES or not array.is_cpu:
+    # First, because torch.compile must not trace what follows.
+    if is_dynamo_compiling() or type(array) not in PLAIN_TYPES or not array.is_cpu:
         return None
     form = type(sizes_or_count)
     if form not in _FORMS or dispatch_modes() or is_jit_tracing():
