@@ -71,7 +71,7 @@ _LOOP_SIZES = (2, 3, 2, 2, 3, 2, 2)
 # Numbers of rows that are tried until the path of a launch changes, with those around multiples of
 # its tile or chunk. A split with such a number has at most MAX_BYTES.
 _ROWS = tuple(3 << power for power in range(15))
-MAX_BYTES = 1 << 19
+MAX_BYTES = 1 << 20
 # A GPU of so few SMs, for which these splits are planned, needs few bytes for several rounds.
 _SM_COUNTS = 1, 8
 
