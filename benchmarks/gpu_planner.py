@@ -1,9 +1,9 @@
 """`python -m benchmarks gpu --planner`: what the planner could not know without a GPU.
 
 Each threshold of dmlsplit/backends/cuda/planner/estimates.py decides between two forms of a kernel.
-Splits on both sides of it are planned in both forms, checked byte by byte, and timed in turns with
-a copy. The table has the fraction of the copy's speed that each form reaches, by the quantity that
-the threshold is about, so the threshold belongs where the faster form changes.
+Splits on both sides of it are planned in both forms, checked byte by byte, and timed alternately
+with a copy. The table has the fraction of the copy's speed that each form reaches, by the quantity
+that the threshold is about, so the threshold belongs where the faster form changes.
 
 Below it is a second table, of L2 policies (l2_policies.py).
 """

@@ -1,4 +1,4 @@
-"""Samples of GPU and host time of a peer, in turns with those of a copy."""
+"""Samples of GPU and host time of a peer, interleaved with those of a copy."""
 
 import time
 from collections.abc import Callable
@@ -71,7 +71,7 @@ def sampler(prepared: GpuPrepared, sets: int) -> tuple[Sample, str]:
 def alternating(
     sample: Sample, copy: Sample, seconds: float, rounds: int
 ) -> tuple[list[float], list[float]]:
-    """Samples of a peer and of the copy in turns, so that a slow moment of the GPU affects both."""
+    """Interleaved samples of a peer and of the copy: a slow moment of the GPU affects both."""
     samples: list[float] = []
     copies: list[float] = []
     stop = time.monotonic() + seconds

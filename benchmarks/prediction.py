@@ -10,7 +10,7 @@ clocks at the speed of a plain copy, where `copy` counts bytes read and written.
 
 of them, where U are the clocks of its busiest unit: per clock, an SM issues 4 instructions, its ALU
 and IMAD pipes take 2 each, its L1 cache serves 4 sectors, and its banks pass one wavefront. Where
-one of the two is much longer, the other hides behind it. If both are nearly full, neither is,
+one of the two is much longer, it hides the other. If both are nearly full, neither is,
 because each sometimes waits for the other: with T = U, the sum is 1.26 T. The exponent is an
 estimate. Instructions cost nothing else. A kernel that must read more than it writes, such as
 every second element, is compared with a copy of what it reads: T grows by that factor.

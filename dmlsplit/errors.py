@@ -123,7 +123,7 @@ class UnsupportedError(DmlError):
 
     Examples
     --------
-    Code for a GPU falls back on the CPU where there is none:
+    Code for a GPU falls back on the CPU on a machine without one:
 
     >>> import dmlsplit as dml
     >>> try:

@@ -28,7 +28,7 @@ HOOKS = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text("utf-8"))
 # INT64 needs level 4_1; Windows build 19041 has 2_0.
 REFUSED = one_split(TensorProto.INT64, (6,), sizes=(2, 4), axis=0)
 ACCEPTED = one_split(TensorProto.FLOAT, (1, 1, 6, 2), sizes=(2, 4), axis=2)
-# A checkout without `lfs: true` has this text in place of a model.
+# A checkout without `lfs: true` has this text instead of a model.
 LFS_POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
 
 bash = pytest.mark.skipif(sys.platform == "win32", reason="on Windows `bash` may be that of WSL")

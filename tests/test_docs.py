@@ -261,7 +261,7 @@ def test_parts_of_the_readme_that_pages_include_are_marked_once() -> None:
 
 
 def test_before_the_release_no_page_installs_a_released_version() -> None:
-    """README says that there is none; the release workflow looks for the passage."""
+    """README says that there is no release; the release workflow looks for the passage."""
     passage = PAGES["README.md"].partition("<!-- unreleased")[2]
     assert "not released yet" in passage
     assert f"'dmlsplit[onnx] @ git+{URLS['Repository']}'" in passage

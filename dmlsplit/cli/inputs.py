@@ -255,7 +255,7 @@ def _option_scan(arguments: argparse.Namespace) -> Scan | None:
         if getattr(arguments, option) is not None:
             raise InvalidArgumentError(
                 f"--{option} applies to ONNX models only; a descriptor given by options is "
-                "passed to DirectML as it is. Fix: give --directml, --windows or "
+                "passed to DirectML unchanged. Fix: give --directml, --windows or "
                 "--feature-level"
             )
     if arguments.dim:

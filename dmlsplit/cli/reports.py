@@ -128,7 +128,7 @@ def _compare(file: str, assessment: Assessment, inputs: Sequence[str]) -> None:
             print_message(f"note: {file} was not written, because a file could not be read")
             return
         write_result(baseline_json(assessment), file, inputs)
-        print_message(f"note: {file} has {counted(count, 'known finding')} from now on")
+        print_message(f"note: {file} has {counted(count, 'known finding')} now")
         return
     print_message(f"note: {counted(count, 'new finding')}; {file} has the known ones")
     names = [f"new: {each.subject}: {each.headline}" for each in failed(assessment)]

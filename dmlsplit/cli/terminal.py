@@ -28,7 +28,7 @@ EXIT_UNUSABLE = 2  # wrong usage, or a file that cannot be read
 # Shells add the number of the signal that ended a command to this.
 INTERRUPTED = 128
 MIN_WIDTH = 40  # the least width of text, even on a narrower terminal
-BAR_SECONDS = 1.0  # shorter work shows no bar; then it is drawn anew as often
+BAR_SECONDS = 1.0  # shorter work shows no bar; a bar is redrawn as often
 STDOUT = "-"  # the name of a file that means standard output
 # Windows has no SIGHUP.
 STOP_SIGNALS = tuple(s for s in signal.Signals if s.name in ("SIGINT", "SIGTERM", "SIGHUP"))
@@ -68,7 +68,7 @@ def write_result(text: str, output: str | None, inputs: Iterable[str]) -> None:
         return
     from dmlsplit.files.atomic import write_text
 
-    # The file may be a pipe whose reader has ended. On standard output, that is no error either.
+    # The file may be a pipe whose reader has ended. On standard output, that is no problem either.
     with suppress(BrokenPipeError):
         write_text(Path(output), text + "\n", list(map(Path, inputs)))
 
@@ -253,7 +253,7 @@ def progress_bar(name: str, unit: str = "B") -> Iterator["Progress"]:
 
 @contextmanager
 def _redrawn(bar: Any) -> Iterator[None]:
-    """Draw a bar of tqdm anew from time to time: its clock moves while one large file is read."""
+    """Redraw a bar of tqdm from time to time: its clock moves while one large file is read."""
     over = Event()
 
     def redraw() -> None:

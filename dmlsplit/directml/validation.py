@@ -52,7 +52,7 @@ def validate(
     Returns
     -------
     ValidationReport
-        Every broken rule; its `ok` says whether there is none.
+        Every broken rule; its `ok` is True if no rule is broken.
 
     Raises
     ------

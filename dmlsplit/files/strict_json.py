@@ -64,7 +64,7 @@ def parse_json(text: str) -> Any:
 
 
 def _without_comment(match: re.Match[str]) -> str:
-    """White space instead of a comment; a string stays as it is."""
+    """White space instead of a comment; a string is returned unchanged."""
     text = match[0]
     if text.startswith('"'):
         return text

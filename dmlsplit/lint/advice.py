@@ -119,7 +119,7 @@ def _dispatching_advice(verdict: Verdict) -> str:
 
 
 def _newer_directml_advice(verdict: Verdict) -> str:
-    """The fix that leaves the model and the descriptor as they are; or nothing."""
+    """The fix that changes neither the model nor the descriptor; or nothing."""
     least = verdict.minimum
     if least is None:
         return ""
@@ -198,7 +198,7 @@ def _first_cause(site: SplitSite, cause: Cause) -> Cause:
 def declarations(sites: Iterable[SplitSite]) -> dict[str, str]:
     """For each file, the advice that declares every value whose type or sizes are not known.
 
-    One command declares all of them, because each command begins with the model as it is.
+    One command declares all of them, because each command begins with the unchanged model.
     """
     values: dict[str, dict[object, SplitSite]] = {}
     for site in sites:

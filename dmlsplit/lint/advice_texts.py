@@ -13,7 +13,7 @@ class Advice(StrEnum):
 
     # Double quotes serve every shell. The user replaces words in capitals: a name that a shell
     # could change, or what is not known. Weights outside the model stay there, so a new model must
-    # lie beside the old one.
+    # be in the folder of the old one.
     GIVE_AXIS_SIZE = "give the size of the axis, for example {options}"
     GIVE_SIZES = "give the dynamic sizes, for example {options}"
     SET_COUNT_FIRST = "{count} first, then {remedy}"

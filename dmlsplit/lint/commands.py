@@ -1,4 +1,4 @@
-"""Commands that advice prints: every shell takes them as they are printed.
+"""Commands that advice prints: every shell takes them as printed.
 
 Words in capitals are left to the user: names that a shell or Python would read differently, and
 what is not known.

@@ -22,7 +22,7 @@ from dmlsplit.models.site import Known, SplitSite, Unknown
 
 # Lower ranks are padded on the left to NchwDimensionCount.
 MIN_DIMENSIONS = 4
-# The types of every known provider; of others, Windows ML's documents say nothing.
+# The types of every known provider; Windows ML's documents name no others.
 _SURE_TYPES = frozenset({"FLOAT", "FLOAT16"})
 
 

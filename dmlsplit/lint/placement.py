@@ -96,7 +96,7 @@ def broken_at_every_size(violations: Sequence[Violation]) -> tuple[Violation, ..
 
 
 def _descriptor(site: SplitSite) -> SplitOperatorDesc | None:
-    """The descriptor that the provider makes of a split; None if there is none."""
+    """The descriptor that the provider makes of a split, or None."""
     match site.state:
         case Known(descriptor) | Unknown(smallest_descriptor=descriptor) if descriptor:
             return onnxruntime.provider_descriptor(descriptor)

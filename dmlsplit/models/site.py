@@ -218,10 +218,10 @@ class OnnxModel:
 class SplitSite:
     """A split that a scan found in a file.
 
-    The attributes are in five groups: where the node is (from `file` on), what it is (from
-    `operator` on), which values and nodes are around it (from `input_name` on), whether it runs
-    (from `never_runs` on), and what holds for the whole model (from `ir_version` on). The last
-    three are about ONNX only.
+    The attributes are in five groups: where the node is (`file` begins the list), what it is
+    (`operator`), which values and nodes are around it (`input_name`), whether it runs
+    (`never_runs`), and what holds for the whole model (`ir_version`). The last three are about ONNX
+    only.
 
     Attributes
     ----------

@@ -124,7 +124,7 @@ def units(count: int) -> float:
 
 
 def test_a_unit_waits_for_the_sm_with_the_most_blocks() -> None:
-    """Until so many waves have passed that SMs that were ahead have taken more blocks."""
+    """Until enough waves have passed that SMs that were ahead have taken more blocks."""
     wave = 2 * H200.limits.sm_count
     for waves in (0.5, 1, 1.5, 2.5):
         even = round(waves * wave)

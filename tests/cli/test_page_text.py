@@ -1,4 +1,4 @@
-"""Pages in Markdown become text for a terminal: programs stay as they are, marks disappear."""
+"""Pages in Markdown become text for a terminal: programs stay unchanged, marks disappear."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""`validate FOLDER --write-fixed DIR`: each model that needs it, and what is said about each."""
+"""`validate FOLDER --write-fixed DIR`: each model that needs it, and the messages about each."""
 
 import errno
 import os

@@ -119,7 +119,7 @@ def test_cached_splits_never_change_the_outcome_of_a_call(calls: list[Call]) -> 
 
 
 def test_the_order_of_calls_does_not_change_results() -> None:
-    """The same call for each array, once after each of the others that differ from it a little."""
+    """A call for each array, once after each of the others that differ from it a little."""
     calls = [Call(source, lambda: (2, 4), axis=1) for source in ARRAYS]
     expected_outcomes = [without_plans(call) for call in calls]
     forget_programs()

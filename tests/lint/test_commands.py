@@ -1,4 +1,4 @@
-"""Commands that advice prints, and notes that say why there is none."""
+"""Commands that advice prints, and notes that say why a command is missing."""
 
 from pathlib import Path
 

@@ -154,7 +154,7 @@ def test_the_verbose_text_has_every_place_with_its_descriptor_and_the_rule() -> 
     assert "  rule: Below feature level 3_0, tensors must have exactly 4" in text
     for number in range(24):
         assert f"  --> m.onnx main_graph/layer.{number}/Split\n" in text
-    # What is equal for all of them is said once.
+    # What is equal for all of them appears once.
     assert "layer.22/Split\n  --> m.onnx main_graph/layer.23/Split\n    Split-18: refused" in text
     assert text.count("    SPLIT axis 1: FLOAT32[2,6] -> FLOAT32[2,2], FLOAT32[2,4]\n") == 1
     assert text.count("if your own code calls DirectML, dispatch SPLIT axis 3") == 1

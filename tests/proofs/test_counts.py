@@ -206,7 +206,7 @@ def test_the_model_command_writes_the_figures_and_their_environment(
     report = json.loads(path.read_text())
     assert report["workloads"] == [json.loads(json.dumps(asdict(expected)))]
     assert report["environment"]["command"][2:] == ["tests.counts.model", "--json", str(path)]
-    # What the formula says of earlier figures stands beside today's.
+    # The formula's result for earlier figures is printed beside today's.
     assert model.earlier(path) == {expected.name: expected.predicted}
     assert model.main(["--before", str(path)]) == 0
     assert model.line(expected, expected.predicted.values()) in capsys.readouterr().out

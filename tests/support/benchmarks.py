@@ -1,4 +1,4 @@
-"""What runs of benchmarks need: a machine that they name, and host arrays in place of a GPU's."""
+"""What runs of benchmarks need: a machine that they name, and host arrays instead of a GPU's."""
 
 from math import prod
 from types import SimpleNamespace

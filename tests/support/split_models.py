@@ -205,7 +205,7 @@ def _sequence(
         helper.make_node("Constant", [], ["first"], value=numpy_helper.from_array(np.array(0)))
     )
     piece_at = build.add("SequenceAt", "pieces first", "piece")
-    if draw.random() < 0.5:  # whoever takes pieces only needs no sequence
+    if draw.random() < 0.5:  # a model that only takes pieces needs no sequence
         last = build.constant("last", -1, 0)
         return [piece_at, build.add("SequenceAt", f"pieces {last}", "last_piece")]
     build.add("SequenceLength", "pieces", "count")

@@ -135,7 +135,7 @@ def find_gpu(name: str) -> Gpu:
     if matches := exact or prefixed:
         return matches[0]
     names = ", ".join(gpu.name for gpu in GPUS)
-    raise InvalidArgumentError(f"{value_text(name)} is no known GPU; it must be one of {names}")
+    raise InvalidArgumentError(f"{value_text(name)} is not a known GPU; it must be one of {names}")
 
 
 def this_gpu() -> Gpu:

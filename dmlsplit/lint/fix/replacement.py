@@ -31,7 +31,7 @@ class Replacement(NamedTuple):
     # On how many inputs the split and the nodes gave equal outputs, and in which runtime.
     input_count: int = 0
     runtime: str = ""
-    # The smallest size of dynamic dimensions at which they did, 0 or 1; None if there are none.
+    # The smallest size of dynamic dimensions at which they did: 0 or 1; None if all are fixed.
     smallest_size: int | None = None
 
     @property

@@ -34,7 +34,7 @@ def piece_names(site: SplitSite, takers: Takers, new_name: NewName) -> dict[int,
     """The names of the pieces that are taken, by position; empty if a sequence has to be made."""
     count = len(getattr(site.state, "pieces", None) or ())
     if not all(-count <= taken.position < count for taken in site.taken):
-        return {}  # as it is, the model fails when it runs
+        return {}  # the unchanged model fails when it runs
     names: dict[int, str] = {}
     for path, position in site.taken:
         if path[:-1] == site.path[:-1] and (name := _output(takers[path])):

@@ -10,7 +10,7 @@ from dmlsplit.lint.verdict import Assessment
 from dmlsplit.messages import printable
 
 SCHEMA = 1
-_FIX = "Fix: delete it, and it is written anew"
+_FIX = "Fix: delete it, and a new one is written"
 
 
 def baseline_json(assessment: Assessment) -> str:

@@ -34,7 +34,7 @@ class Reason(NamedTuple):
 class Location(NamedTuple):
     """A split, or a model that has none."""
 
-    # The file as the caller named it, so not safe to print; empty if there is none.
+    # The file as the caller named it, so not safe to print; empty for a model in memory.
     file: str
     address: str
     # How a defect may affect the split.
@@ -48,7 +48,7 @@ class Location(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """What is said about a finding, without its location."""
+    """The text of a finding, without its location."""
 
     reasons: tuple[Reason, ...]
     # What happens; empty for a defect and for a target.
@@ -74,7 +74,7 @@ class Statement(NamedTuple):
 class FindingGroup(NamedTuple):
     """Findings with the same rules, outcome and fixes, and where they are."""
 
-    # What is said about the first location.
+    # The text of the first location.
     statement: Statement
     # Whether other locations have other fixes.
     fixes_differ: bool
@@ -98,7 +98,7 @@ def grouped(findings: Iterable[Finding]) -> list[FindingGroup]:
             statement = _statement_of(finding)
             alike.setdefault(statement.key, []).append((finding, statement))
     groups = [_group_of(*zip(*group, strict=True)) for group in alike.values()]
-    # What is wrong with the target is said once, at the splits that it affects.
+    # A fault of the target is reported once, at the splits that it affects.
     located_rules = set[str]()
     for group in groups:
         if group.locations:
@@ -120,7 +120,7 @@ def _group_of(findings: tuple[Finding, ...], statements: tuple[Statement, ...]) 
 
 
 def _statement_of(finding: Finding) -> Statement:
-    """What is said about a finding."""
+    """The text of a finding."""
     if finding.verdict:
         outcome = effect_of(finding.verdict)
     else:  # a model without a split, a defect, or the target

@@ -99,7 +99,7 @@ def _analysis_id(target: Target) -> str:
 def _message(text: str) -> dict[str, str]:
     """A message whose text has neither links nor placeholders."""
     text = text.replace("{", "{{").replace("}", "}}")
-    # Without these two characters there is no link, and descriptors stay as they are.
+    # Without these two characters there is no link, and descriptors stay unchanged.
     return {"text": re.sub(r"[\\\[\]]", r"\\\g<0>", text) if "](" in text else text}
 
 

@@ -57,7 +57,7 @@ def _named_inputs(context: InferenceContext) -> list[Value]:
 
 
 def _is_small(value: Value) -> bool:
-    """Whether a constant may stand beside shapes."""
+    """Whether a constant may be used together with shapes."""
     sizes = [size for size in value.shape or () if isinstance(size, int)]
     return value.is_static and prod(sizes) <= _SMALL_CONSTANT_ELEMENTS
 

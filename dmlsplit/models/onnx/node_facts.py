@@ -1,4 +1,4 @@
-"""What a split node of a scanned model says, as far as it is valid and known."""
+"""The valid and known facts about a split node of a scanned model."""
 
 from typing import Any, NamedTuple
 

@@ -61,7 +61,7 @@ class Value:
     is_shape: bool = False
     # The operator that makes the value, if it counts as a neighbour of splits; otherwise empty.
     maker: str = field(default="", compare=False)
-    # The number of the SplitToSequence that makes the value; None if it is no sequence of pieces.
+    # The number of the SplitToSequence that makes the value; None for other values.
     sequence: int | None = field(default=None, compare=False)
     # The dynamic sizes that the elements may follow from, as `dimension_name` calls them.
     sizes: frozenset[str] = field(default=frozenset(), compare=False)

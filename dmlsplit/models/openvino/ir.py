@@ -313,7 +313,7 @@ def _stored_bytes(name: str, xml: Path, offset: int, size: int) -> bytes:
 
 
 def _weights_file(xml: Path) -> Path:
-    """The .bin file of a model, which must lie beside it."""
+    """The .bin file of a model, which must be in the same folder."""
     path = xml.with_suffix(".bin")
     if not path.is_file():
         exists = os.path.lexists(path)

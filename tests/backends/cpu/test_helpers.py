@@ -18,7 +18,7 @@ ROWS, WIDTHS = 512, (1 << 12, 1 << 12)
 
 # copy.c where every step that other threads may see takes long: a helper stays awake for half a
 # second, looks for work every 50 us, and sees each store of an owner before the next one; all
-# threads need half a millisecond to take a task. `helpers` counts those that took a task since
+# it takes threads half a millisecond to take a task. `helpers` counts those that took a task since
 # `split` last changed.
 SLOW = """
 #define _GNU_SOURCE

@@ -9,7 +9,7 @@ from tests.support.fake_nvml import FakeNvml
 
 @pytest.fixture
 def fake_nvml(monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
-    """NVML of a machine with two GPUs, in place of the real one."""
+    """NVML of a machine with two GPUs, instead of the real one."""
     nvml = FakeNvml()
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
     return nvml

@@ -72,7 +72,7 @@ def outcome(seed: int, folder: Path) -> Outcome:
 def differences(
     model: Model, before: Any, after: Any, rewriting: Rewriting, counts: Counter[str]
 ) -> Iterator[str]:
-    """The runs that differ; some splits and their replacements are equal from size 1 on only."""
+    """The runs that differ; some splits equal their replacements only for sizes of 1 or more."""
     least = max(split.smallest_size or 0 for split in rewriting.replaced)
     for run in runs(model):
         expected = outputs(before, run)

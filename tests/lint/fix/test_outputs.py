@@ -40,7 +40,7 @@ def test_two_models_with_one_output_are_refused(here: Path) -> None:
     files("one/a.onnx", "two/a.onnx")
     with pytest.raises(dml.InvalidArgumentError, match=re.escape("both be written as fixed/a.onn")):
         output_paths(FIXED, model_files(["one", "two"]))
-    # The same model twice is one.
+    # A model that is given twice is one.
     assert len(set(output_paths(FIXED, model_files(["one", "one/a.onnx"])).values())) == 1
 
 

@@ -167,14 +167,14 @@ def _best_chunks(split: RowSplit, limits: DeviceLimits, columns: Columns) -> Chu
     return _chunks(split, row_choices, _best_block(*work, limits, columns.is_aligned))
 
 
-# Cached, because calls with new sizes often split as many bytes into as many outputs.
+# Cached, because new sizes often divide the same bytes among the same number of outputs.
 @lru_cache(maxsize=1024)
 def _best_block(
     total_bytes: int, chunk_bytes: int, outputs: int, limits: DeviceLimits, is_aligned: bool
 ) -> Block:
     """The block with the largest tiles that takes about the least time.
 
-    Of each output, the last tile in a chunk is taken to be half full, as it is on average.
+    The last tile of each output in a chunk is taken to be half full, the average.
     """
     registers = THREAD_REGISTERS[is_aligned]
     last_tiles = outputs * total_bytes / chunk_bytes
