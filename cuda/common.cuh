@@ -2,7 +2,7 @@
 // tables, and moving bytes between registers.
 //
 // The constants (kOutputs, kThreads, kResident, ...) and types (Index, Position, ...) are generated in front of this
-// text, and the type Parameters after it (`Code.source` in launch.py). A launch passes one such struct by value. It
+// text, and the type Parameters after it (`source` in specialization.py). A launch passes one such struct by value. It
 // holds the pointers, and every number that may differ between splits with the same code, such as the number of rows.
 // kOutputs is the room for outputs in it, of which a launch may use fewer; kThreads is the most threads of a block;
 // kResident is the number of blocks per SM in __launch_bounds__.
@@ -74,8 +74,8 @@ template <class T> __device__ inline void store(Byte* pointer, T value, U64 poli
     store_with(reinterpret_cast<T*>(pointer), value, policy);
 }
 
-// A number that is known at the launch (`divisor` in launch.py), by which numbers below 2^31 are divided. The quotient
-// is number * magic >> 31 + shift. __umulhi shifts the product by 32, so the number is doubled first.
+// A number that is known at the launch (`divisor` in specialization.py), by which numbers below 2^31 are divided. The
+// quotient is number * magic >> 31 + shift. __umulhi shifts the product by 32, so the number is doubled first.
 struct Divisor {
     unsigned magic, shift;
 };

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import combinations
 from typing import Any, NamedTuple
 
-from dmlsplit.backends.cuda.launch import DIVISOR, VECTOR, Divisor, KernelLaunch
+from dmlsplit.backends.cuda.launch import VECTOR, KernelLaunch
+from dmlsplit.backends.cuda.specialization import DIVISOR, Divisor
 from dmlsplit.geometry import ceil_div
 
 # The constants of a kernel, or the arguments of a launch, by name.

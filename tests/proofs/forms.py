@@ -17,9 +17,10 @@ from unittest.mock import patch
 
 from dmlsplit.backends.cuda import planner
 from dmlsplit.backends.cuda.gpus import H200
-from dmlsplit.backends.cuda.launch import COUNT_64, VECTOR, KernelLaunch
+from dmlsplit.backends.cuda.launch import VECTOR, KernelLaunch
 from dmlsplit.backends.cuda.planner import forms, strided, transpose
 from dmlsplit.backends.cuda.planner import rows as rows_planner
+from dmlsplit.backends.cuda.specialization import COUNT_64
 from dmlsplit.geometry import ceil_div
 from tests.support.kernel_cases import Case, with_launches
 

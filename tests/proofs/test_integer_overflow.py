@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dmlsplit.backends.cuda.launch import Code
+from dmlsplit.backends.cuda.specialization import Code
 from tests.host_cuda import harness
 from tests.proofs import adversary, forms
 from tests.sass.launch import sampled

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dmlsplit.backends.cuda.gpus import H200
-from dmlsplit.backends.cuda.launch import Constant
 from dmlsplit.backends.cuda.planner import rows as rows_planner
 from dmlsplit.backends.cuda.planner.rows import BLOCKS, Block
+from dmlsplit.backends.cuda.specialization import Constant
 from tests.host_cuda import harness
 from tests.sass import cases as sass
 from tests.support import kernel_cases, nvrtc, plans

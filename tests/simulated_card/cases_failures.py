@@ -11,7 +11,7 @@ import pytest
 
 import dmlsplit as dml
 from dmlsplit.backends.cuda import cupy_driver as driver
-from dmlsplit.backends.cuda.launch import Code
+from dmlsplit.backends.cuda.specialization import Code
 from tests.simulated_card import card
 from tests.support.command import ran
 from tests.support.gpu_arrays import (

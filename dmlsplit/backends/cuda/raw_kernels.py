@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from dmlsplit.backends.cuda.launch import POINTER_BYTES, KernelLaunch, pointers
+from dmlsplit.backends.cuda.launch import KernelLaunch, pointers
+from dmlsplit.backends.cuda.specialization import POINTER_BYTES
 from dmlsplit.backends.cuda.streams import external_stream
 from dmlsplit.errors import DmlError, UnsupportedError
 

@@ -3,9 +3,9 @@
 import pytest
 
 from dmlsplit.backends.cuda.gpus import find_gpu
-from dmlsplit.backends.cuda.launch import THREADS
 from dmlsplit.backends.cuda.occupancy import blocks_of, in_flight_per_sm, resident_blocks
 from dmlsplit.backends.cuda.planner import plan
+from dmlsplit.backends.cuda.specialization import THREADS
 from tests.support.descriptors import packed_split
 
 SHORT = packed_split((1000, 2408), axis=1, sizes=(301,) * 8)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from dmlsplit.backends.cuda.gpus import H200, find_gpu
-from dmlsplit.backends.cuda.launch import NORMAL, STREAMING
+from dmlsplit.backends.cuda.specialization import NORMAL, STREAMING
 from dmlsplit.geometry import SplitGeometry, ceil_div
 from tests.support.descriptors import packed_split
 from tests.support.large_splits import LARGE

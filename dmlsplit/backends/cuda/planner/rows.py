@@ -17,18 +17,23 @@ from typing import NamedTuple
 import numpy as np
 
 from dmlsplit.backends.cuda.launch import (
-    COUNT_64,
-    DIVISOR,
     IN_FLIGHT_BYTES,
     LOADS,
-    POINTER_BYTES,
-    THREADS,
-    UNUSED_TILE,
     VECTOR,
-    Argument,
     Assumptions,
     DeviceLimits,
     KernelLaunch,
+)
+from dmlsplit.backends.cuda.occupancy import resident_blocks
+from dmlsplit.backends.cuda.planner.estimates import FEW_OUTPUTS
+from dmlsplit.backends.cuda.planner.times import Blocks, launch_time
+from dmlsplit.backends.cuda.specialization import (
+    COUNT_64,
+    DIVISOR,
+    POINTER_BYTES,
+    THREADS,
+    UNUSED_TILE,
+    Argument,
     capacity,
     divisor,
     divisors,
@@ -36,9 +41,6 @@ from dmlsplit.backends.cuda.launch import (
     padded_table,
     specialize,
 )
-from dmlsplit.backends.cuda.occupancy import resident_blocks
-from dmlsplit.backends.cuda.planner.estimates import FEW_OUTPUTS
-from dmlsplit.backends.cuda.planner.times import Blocks, launch_time
 from dmlsplit.geometry import RowSplit, ceil_div, indices
 
 

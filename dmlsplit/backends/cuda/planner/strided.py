@@ -14,24 +14,26 @@ from math import lcm
 from typing import NamedTuple
 
 from dmlsplit.backends.cuda.launch import (
+    VECTOR,
+    Assumptions,
+    DeviceLimits,
+    KernelLaunch,
+    launches_within,
+    resident_for,
+)
+from dmlsplit.backends.cuda.planner.estimates import MAX_DIRECT, MAX_STAGED, MIN_EDGED_UNITS
+from dmlsplit.backends.cuda.planner.forms import Entry, Form, Nest, entries_of, form_of
+from dmlsplit.backends.cuda.specialization import (
     COUNT_64,
     OFFSET_64,
     THREADS,
     UNUSED_TILE,
-    VECTOR,
     Argument,
-    Assumptions,
-    DeviceLimits,
-    KernelLaunch,
     capacity,
     divisor,
-    launches_within,
     padded_table,
-    resident_for,
     specialize,
 )
-from dmlsplit.backends.cuda.planner.estimates import MAX_DIRECT, MAX_STAGED, MIN_EDGED_UNITS
-from dmlsplit.backends.cuda.planner.forms import Entry, Form, Nest, entries_of, form_of
 from dmlsplit.geometry import ONE_TRIP, Loop, RowSplit, ceil_div, trips
 
 # Fewer items and units than this are numbered with 32 bits: the division needs numbers below 2^31,

@@ -3,23 +3,20 @@
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 
-from dmlsplit.backends.cuda.launch import (
+from dmlsplit.backends.cuda.launch import VECTOR, Assumptions, KernelLaunch, launches_within
+from dmlsplit.backends.cuda.planner.layouts import MAX_THREADS, RESIDENT, SLABS, Layout, layout_of
+from dmlsplit.backends.cuda.specialization import (
     COUNT_64,
     DIVISOR,
     OFFSET_64,
     UNUSED_TILE,
-    VECTOR,
     Argument,
-    Assumptions,
-    KernelLaunch,
     capacity,
     divisor,
     divisors,
-    launches_within,
     padded_table,
     specialize,
 )
-from dmlsplit.backends.cuda.planner.layouts import MAX_THREADS, RESIDENT, SLABS, Layout, layout_of
 from dmlsplit.geometry import RowSplit, indices
 
 # The largest divisor, which replaces longer pitches. The kernel divides at most 8 KiB by the pitch,

@@ -13,20 +13,16 @@ from math import gcd, prod
 from typing import NamedTuple
 
 from dmlsplit.backends.cuda.launch import (
-    DIVISOR,
     LINE_BYTES,
-    OFFSET_64,
     VECTOR,
     WORD,
-    Argument,
     Assumptions,
     KernelLaunch,
-    divisor,
     launches_within,
-    specialize,
 )
 from dmlsplit.backends.cuda.planner.estimates import MIN_FILL
 from dmlsplit.backends.cuda.planner.forms import Nest
+from dmlsplit.backends.cuda.specialization import DIVISOR, OFFSET_64, Argument, divisor, specialize
 from dmlsplit.geometry import ONE_TRIP, Loop, RowSplit, StridedCopy, ceil_div
 
 # Of a block: few, with many loads each, because a thread computes only once where its elements are.

@@ -1,4 +1,4 @@
-"""A launch as a value: its arithmetic and its source, which is complete and small."""
+"""Specializations: divisors, tables, and sources that are complete and small."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlsplit.backends.cuda.launch import Constant, capacity, divisor, divisors
+from dmlsplit.backends.cuda.specialization import Constant, capacity, divisor, divisors
 from tests.support.descriptors import packed_split
 from tests.support.plans import sources
 
