@@ -79,13 +79,14 @@ def test_large_splits_reach_every_kernel() -> None:
 def max_stack_bytes(launch: KernelLaunch, arch: str) -> int:
     """The bytes that a thread may keep on the stack: none, with one known exception.
 
-    For sm_100 and sm_120, windows of units of 4 bytes, of several nests whose rows have edges, keep
-    one value of 8 bytes there: of some 560 instructions, one stores and one loads it. With one
-    block less for each SM they would not, and would be slower on every GPU.
+    For most architectures, one to three specializations for windows of units of 4 bytes, of several
+    nests whose rows have edges, keep one value of 8 bytes there: of some 560 instructions, one
+    stores and one loads it. With one block less for each SM they would not, and would be slower on
+    every GPU.
     """
     constants = constants_and_arguments(launch)
     is_window = constants.get("kWindow") and constants["kUnit"] == 4 and constants["kEdges"]
-    is_exception = arch in ("sm_100", "sm_120") and is_window and constants["kNests"] > 1
+    is_exception = is_window and constants["kNests"] > 1 and arch not in ("sm_75", "sm_90")
     return 8 if is_exception else 0
 
 
