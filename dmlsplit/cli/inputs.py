@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from dmlsplit.cli.terminal import EXIT_UNUSABLE, print_message, progress_bar
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.messages import counted
+from dmlsplit.messages import counted, value_text
 
 if TYPE_CHECKING:
     from dmlsplit.lint.target import Target
@@ -79,23 +79,23 @@ def seconds(text: str) -> float:
 
 def integers(text: str) -> tuple[int, ...]:
     """Parse ``2,1,3``; argparse reports anything else."""
-    try:
+    # int() also takes underscores, and digits of other scripts.
+    if re.fullmatch(r" *-?[0-9]{1,99} *(, *-?[0-9]{1,99} *)*", text):
         return tuple(map(int, text.split(",")))
-    except ValueError:
-        raise _argument_error(text, "integers separated by commas, such as 2,1,3") from None
+    raise _argument_error(text, "integers separated by commas, such as 2,1,3")
 
 
 def dimension(text: str) -> tuple[str, int]:
     """Parse ``batch=1`` or ``images.0=1``; argparse reports anything else."""
     name, _, size = text.rpartition("=")
-    if name and size.isascii() and size.isdecimal() and int(size) < 2**63:
+    if name and re.fullmatch("[0-9]{1,19}", size) and int(size) < 2**63:
         return name, int(size)
     raise _argument_error(text, "NAME=N or INPUT.AXIS=N, such as batch=1")
 
 
 def _argument_error(text: str, allowed: str) -> argparse.ArgumentTypeError:
     """The error about an argument that does not have the allowed form."""
-    return argparse.ArgumentTypeError(f"is {text!r}; it must be {allowed}")
+    return argparse.ArgumentTypeError(f"is {value_text(text)}; it must be {allowed}")
 
 
 def add_inputs(

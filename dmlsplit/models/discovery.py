@@ -2,6 +2,7 @@
 
 import glob
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -123,12 +124,13 @@ def _search(paths: Iterable[str], *, include_hidden: bool) -> _Search:
     unreadable: list[tuple[str, str]] = []
     for path in paths:
         try:
-            found, left = _files(path, include_hidden=include_hidden)
+            found, left, errors = _files(path, include_hidden=include_hidden)
         except (DmlError, OSError) as error:
             unreadable.append((path, one_line(error, with_path=False)))
         else:
             files |= {file: _size(file) for file in found}
             skipped.update(left)
+            unreadable += [(str(e.filename), one_line(e, with_path=False)) for e in errors]
     return _Search(files, skipped, unreadable)
 
 
@@ -220,29 +222,34 @@ def _size(file: str) -> int:
     return 0
 
 
-def _files(path: str, *, include_hidden: bool) -> tuple[list[str], list[str]]:
-    """The files that a path stands for, and those that are skipped."""
+def _files(path: str, *, include_hidden: bool) -> tuple[list[str], list[str], list[OSError]]:
+    """The files that a path stands for, those that are skipped, and errors of folders."""
     skipped: list[str] = []
+    errors: list[OSError] = []
     if Path(path).is_dir():
-        files, skipped = _models_in(path, include_hidden=include_hidden)
+        files, skipped = _models_in(path, errors.append, include_hidden=include_hidden)
     elif glob.has_magic(path) and not Path(path).exists():
         # Path.glob rejects absolute patterns.
         names = glob.iglob(path, recursive=True)  # noqa: PTH207
         files = sorted(name for name in names if not Path(name).is_dir())
+        if "**" in path:  # glob skips folders that it cannot read
+            deque(os.walk(_root(path), onerror=errors.append), maxlen=0)
     else:
-        return [path], []
-    if not files:
+        return [path], [], []
+    if not files and not errors:
         rest = f"; skipped {len(skipped)} ({SKIPPED}). Fix: --hidden" if skipped else ""
         raise InvalidArgumentError(f"no .onnx or .xml model found{rest}")
-    return files, skipped
+    return files, skipped, errors
 
 
-def _models_in(folder: str, *, include_hidden: bool) -> tuple[list[str], list[str]]:
+def _models_in(
+    folder: str, on_error: Callable[[OSError], object], *, include_hidden: bool
+) -> tuple[list[str], list[str]]:
     """The models of a folder, and those that are skipped: none if `include_hidden` is set."""
     files: list[str] = []
     skipped: list[str] = []
     skipped_folders: set[Path] = set()
-    for root, _, names in os.walk(folder):
+    for root, _, names in os.walk(folder, onerror=on_error):
         here = Path(root)
         foreign = root != folder and (here.name.startswith(".") or "pyvenv.cfg" in names)
         if not include_hidden and (foreign or here.parent in skipped_folders):

@@ -1,6 +1,7 @@
 """Several reports from one scan, baselines, and what is refused before the scan."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 from xml.etree import ElementTree
@@ -152,3 +153,35 @@ def test_what_is_wrong_before_the_scan_is_said_before_it(
         save(name, REFUSED)
     monkeypatch.setattr(discovery, "scan_paths", None)
     assert message in refused(capsys, f"validate {OLD} {line}")
+
+
+def test_a_named_node_stays_known_when_a_node_before_it_comes(here: Path) -> None:
+    ends, cut = "=> (int64[2] a, int64[2] b)", "[cut] a, b = Split <axis = 0, num_outputs = 2> (x)"
+    save("m.onnx", parsed(f"(int64[4] x) {ends} {{ {cut} }}"))
+    assert main(WITH_BASELINE) == 1
+    before = prints("r.sarif")
+    save("m.onnx", parsed(f"(int64[4] w) {ends} {{ x = Identity (w) {cut} }}"))
+    assert main(WITH_BASELINE) == 0
+    assert prints("r.sarif") == before
+
+
+def test_a_baseline_must_be_a_file_of_bounded_size(
+    here: Path, capsys: Capsys, monkeypatch: Patch
+) -> None:
+    save("m.onnx", REFUSED)
+    line = f"validate m.onnx {OLD} --baseline known.json"
+    os.mkfifo("known.json")
+    assert "known.json: is not a regular file" in refused(capsys, line)
+    Path("known.json").unlink()
+    Path("known.json").write_text("{}")
+    monkeypatch.setattr("dmlsplit.lint.report.baseline.MAX_BYTES", 1)
+    assert "it has 2 bytes, and at most 1 are read" in refused(capsys, line)
+
+
+def test_known_findings_of_a_rewritten_model_do_not_fail(here: Path) -> None:
+    ends = "(uint8[4] x, int64[4] z) => (uint8[2] a, uint8[2] b, int64[2] c, int64[2] d)"
+    halves = "Split <axis = 0, num_outputs = 2>"
+    save("m.onnx", parsed(f"{ends} {{ a, b = {halves} (x) c, d = {halves} (z) }}"))
+    line = f"validate m.onnx {OLD} --write-fixed f.onnx --baseline known.json --overwrite".split()
+    assert main(line) == 1
+    assert main(line) == 0

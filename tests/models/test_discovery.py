@@ -1,5 +1,7 @@
 """Paths of a command line: which files are read, and the report if one cannot be read."""
 
+import errno
+import os
 from pathlib import Path
 
 import onnx
@@ -127,3 +129,25 @@ def test_one_note_gives_the_number_of_skipped_files(clone: Path, capsys: Capsys)
     assert main(["validate", "."]) == 2
     message = f"no .onnx or .xml model found; skipped 7 {reason}. Fix: --hidden\n"
     assert capsys.readouterr().err == f"dmlsplit: error: .: {message}"
+
+
+@pytest.mark.parametrize("pattern", ["", "**/*.onnx"])
+def test_a_folder_that_cannot_be_read_is_reported(
+    tmp_path: Path, monkeypatch: Patch, pattern: str
+) -> None:
+    for name in ("open", "closed"):
+        (tmp_path / name).mkdir()
+        onnx.save(
+            one_split(TensorProto.FLOAT, (6,), sizes=(2, 4), axis=0), tmp_path / name / "m.onnx"
+        )
+    honest = os.scandir
+
+    def refusing(path: str) -> object:
+        if Path(path).name == "closed":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return honest(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    result = scan_paths([str(tmp_path / pattern)])
+    assert result.unreadable == ((str(tmp_path / "closed"), "Permission denied"),)
+    assert [Path(file).parent.name for file in result.files if "open" in file] == ["open"]

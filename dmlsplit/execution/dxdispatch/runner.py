@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -228,10 +229,16 @@ def _check_targets(model: Model, file: Path, overwrite: bool) -> None:
     """Refuse to write over inputs, and over existing files unless `overwrite`."""
     values = [resource.values for resource in model.resources]
     inputs = [file, *(value.path for value in values if isinstance(value, SourceFile))]
-    for command in model.commands:
-        if not isinstance(command, OutputCommand) or command.target is None:
+    commands = [entry for entry in model.commands if isinstance(entry, OutputCommand)]
+    folders = set(chain.from_iterable(entry.target.parents for entry in commands if entry.target))
+    for command in commands:
+        if command.target is None:
             continue
         with prefix_errors(command.path):
+            if command.target in folders:
+                raise InvalidArgumentError(
+                    f"{command.target} cannot be written: another command writes a file in it"
+                )
             refuse_inputs(command.target, inputs)
             if command.target.is_dir():
                 raise InvalidArgumentError(f"{command.target} cannot be written: it is a folder")

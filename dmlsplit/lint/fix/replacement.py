@@ -6,7 +6,7 @@ pieces of a sequence are used, these are the outputs of both.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
+from itertools import count, groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -57,8 +57,9 @@ class Replacement(NamedTuple):
     def originals(self) -> list[NodeProto]:
         """The split, and nodes that take the used pieces out of its sequence."""
         nodes = [self.node]
-        # Longer than each of the other names, and thus new.
-        prefix = "".join((*self.node.input, *self.node.output, *self.taken.values()))
+        names = {*self.node.input, *self.node.output, *self.taken.values()}
+        beginnings = {name.partition("_")[0] for name in names}
+        prefix = next(name for name in map("at{}".format, count()) if name not in beginnings)
         for position, name in self.taken.items():
             at = f"{prefix}_{position}"
             value = numpy_helper.from_array(np.array(position))

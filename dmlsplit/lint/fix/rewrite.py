@@ -13,7 +13,12 @@ from dmlsplit.files.atomic import atomic_write, name_in_errors
 from dmlsplit.lint.check import assess
 from dmlsplit.lint.fix.nested import graphs
 from dmlsplit.lint.fix.replacement import Replacement, compared_replacement
-from dmlsplit.lint.fix.sequences import piece_names, taker_replacements, taking_nodes
+from dmlsplit.lint.fix.sequences import (
+    defined_names,
+    piece_names,
+    taker_replacements,
+    taking_nodes,
+)
 from dmlsplit.lint.fix.split_forms import IN_A_FUNCTION, TOO_LARGE
 from dmlsplit.lint.fix.subgraph import name_maker, replacement_nodes
 from dmlsplit.lint.verdict import CHANGEABLE, Assessment
@@ -87,7 +92,13 @@ def _load_model(path: Path) -> ModelProto:
 def _assess_rewritten(path: Path, name: Path, before: Assessment, not_replaced: int) -> Assessment:
     """Assess a rewritten model; InvalidArgumentError if over `not_replaced` splits are refused."""
     sites = [replace(site, file=str(name)) for site in scan(path)]
-    after = assess(sites, before.target, failing=before.failing, defects_fail=before.defects_fail)
+    after = assess(
+        sites,
+        before.target,
+        failing=before.failing,
+        defects_fail=before.defects_fail,
+        baseline=before.baseline,
+    )
     refused = [
         verdict for verdict in after.verdicts if verdict.outcome in CHANGEABLE and verdict.errors
     ]
@@ -111,6 +122,7 @@ def _replace_splits(
     }
     new_name = name_maker(model.SerializeToString())
     takers = taking_nodes(model, (verdict.site for verdict in refused.values()))
+    defined = defined_names(model) if takers else {}
     # The nodes that replace each node.
     plan: dict[NodePath, Sequence[NodeProto]] = {}
     replaced: list[Replacement] = []
@@ -123,7 +135,7 @@ def _replace_splits(
             # A copy: clearing the field, later, frees its nodes.
             copy = NodeProto.FromString(node.SerializeToString())
             try:
-                names = piece_names(verdict.site, takers, new_name)
+                names = piece_names(verdict.site, takers, new_name, defined)
                 nodes = replacement_nodes(copy, verdict, new_name, names)
                 split = compared_replacement(Replacement(verdict.site, copy, nodes, names))
             except UnsupportedError as error:

@@ -4,7 +4,8 @@ Then no sequence has to be made: the first node beside the split that takes a pi
 name, and goes. Others, and those in bodies, become Identity, which runtimes remove.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
+from itertools import chain
 
 from onnx import ModelProto, NodeProto, helper
 
@@ -30,14 +31,34 @@ def taking_nodes(model: ModelProto, sites: Iterable[SplitSite]) -> dict[NodePath
     return copies
 
 
-def piece_names(site: SplitSite, takers: Takers, new_name: NewName) -> dict[int, str]:
-    """The names of the pieces that are taken, by position; empty if a sequence has to be made."""
+def defined_names(model: ModelProto) -> dict[NodePath, set[str]]:
+    """The names that each graph defines, by its path."""
+    return {
+        path: {
+            *chain.from_iterable(node.output for node in graph.node),
+            *(value.name for value in (*graph.input, *graph.initializer)),
+        }
+        for path, graph in graphs(model.graph)
+    }
+
+
+def piece_names(
+    site: SplitSite, takers: Takers, new_name: NewName, defined: Mapping[NodePath, Container[str]]
+) -> dict[int, str]:
+    """The names of the pieces that are taken, by position; empty if a sequence has to be made.
+
+    A piece has its name from the split on, so that bodies before the node that takes it see the
+    name, too. If one of them defines it, the piece gets a new one.
+    """
+    place = site.path[:-1]
+    in_bodies = [defined[path] for path in defined if path != place and path[: len(place)] == place]
     count = len(getattr(site.state, "pieces", None) or ())
     if not all(-count <= taken.position < count for taken in site.taken):
         return {}  # the unchanged model fails when it runs
     names: dict[int, str] = {}
     for path, position in site.taken:
-        if path[:-1] == site.path[:-1] and (name := _output(takers[path])):
+        name = _output(takers[path])
+        if path[:-1] == place and name and not any(name in scope for scope in in_bodies):
             names.setdefault(position % count, name)
     for _, position in site.taken:
         if position % count not in names:

@@ -4,12 +4,19 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from dmlsplit.errors import InvalidArgumentError, one_line, path_in_errors, unreadable_file_error
+from dmlsplit.errors import (
+    InvalidArgumentError,
+    limit_error,
+    one_line,
+    path_in_errors,
+    unreadable_file_error,
+)
 from dmlsplit.lint.report.findings import Finding, findings, with_slashes
 from dmlsplit.lint.verdict import Assessment
 from dmlsplit.messages import printable
 
 SCHEMA = 1
+MAX_BYTES = 64 << 20  # some 200,000 findings
 _FIX = "Fix: delete it, and a new one is written"
 
 
@@ -55,7 +62,13 @@ def read_baseline(path: Path) -> frozenset[tuple[str, str]]:
         If the file cannot be read or is not a baseline.
     """
     with path_in_errors(path):
+        if not path.is_file():
+            raise InvalidArgumentError("is not a regular file. Fix: give the name of one")
         try:
+            if (size := path.stat().st_size) > MAX_BYTES:
+                raise limit_error(
+                    f"it has {size:,} bytes, and at most {MAX_BYTES:,} are read. {_FIX}"
+                )
             document = json.loads(path.read_text("utf-8"))
         except OSError as error:
             raise unreadable_file_error(error) from None

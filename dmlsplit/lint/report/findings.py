@@ -116,13 +116,18 @@ def _fingerprints(finding: Finding, seen: Counter[tuple[str, str]]) -> Iterator[
     for violation, _ in finding.diagnostics:
         # One defect is found once for all splits of a file. A model without a split has no node.
         is_of_node = finding.sites and violation.severity != "defect"
-        node = "{0.graph}|{0.node}|{0.index}".format(finding.sites[0]) if is_of_node else ""
+        node = _node_key(finding.sites[0]) if is_of_node else ""
         text = f"{node}|{violation.rule.id}|{violation.field}"
         fingerprint = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
         # Diagnostics of one rule, node and field share it, so all but the first get a number.
         seen[finding.file, fingerprint] += 1
         number = seen[finding.file, fingerprint]
         yield fingerprint if number == 1 else f"{fingerprint}:{number}"
+
+
+def _node_key(site: SplitSite) -> str:
+    """A node within its file: its name, which stays when nodes before it come and go, or place."""
+    return f"{site.graph}|{site.node}|{'' if site.node else site.index}"
 
 
 def _all_findings(assessment: Assessment) -> Iterator[Finding]:

@@ -1,7 +1,7 @@
 """The functions of a model, and the calls of them."""
 
 from collections import ChainMap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -52,12 +52,10 @@ def call_of(visit: Visit, function: Function) -> tuple[FunctionCall, Scope]:
 
 
 def uncalled_functions(
-    functions: Mapping[tuple[str, str, str], Function], calls: Mapping[FunctionCall, object]
+    functions: Mapping[tuple[str, str, str], Function], called: Container[tuple[str, str, str]]
 ) -> Iterator[Function]:
-    """The functions that no call so far is of; the calls may become more meanwhile."""
-    for key, function in functions.items():
-        if key not in {call.key for call in calls}:
-            yield function
+    """The functions that are not called so far; meanwhile, more may be."""
+    return (function for key, function in functions.items() if key not in called)
 
 
 def lone_scope(function: Function, model: Scope) -> Scope:

@@ -79,8 +79,9 @@ def graph_scope(
         for tensor in graph.initializer
         if with_defaults or tensor.name not in defaults
     }
-    # ONNX Runtime takes the declaration of an output before one in value_info.
-    declared = declared_values((*graph.value_info, *graph.output), dimensions)
+    # ONNX Runtime takes the declaration of an output before one in value_info, if it has a type.
+    typed_outputs = (entry for entry in graph.output if entry.data_type)
+    declared = declared_values((*graph.value_info, *typed_outputs), dimensions)
     return replace(
         outer,
         graph=name or shown_name(graph.name or "main graph"),

@@ -67,6 +67,19 @@ class Tensor:
 
 
 @dataclass(frozen=True, slots=True)
+class SparseTensor:
+    """SparseTensorProto."""
+
+    values: Tensor = single(1, Tensor, Tensor())
+    indices: Tensor = single(2, Tensor, Tensor())
+
+    @property
+    def tensors(self) -> tuple[Tensor, Tensor]:
+        """The tensors, each of which may be in an external file."""
+        return self.values, self.indices
+
+
+@dataclass(frozen=True, slots=True)
 class Dimension:
     """TensorShapeProto.Dimension."""
 
@@ -136,9 +149,12 @@ class Attribute:
     g: Span | None = single(6, Span)
     floats: tuple[bytes, ...] = repeated(7, bytes, I32)
     ints: tuple[int, ...] = repeated(8, int)
+    tensors: tuple[Tensor, ...] = repeated(10, Tensor)
     graphs: tuple[Span, ...] = repeated(11, Span)
     type: int = single(20, int, 0)
     ref_attr_name: str = single(21, str, "")
+    sparse_tensor: SparseTensor = single(22, SparseTensor, SparseTensor())
+    sparse_tensors: tuple[SparseTensor, ...] = repeated(23, SparseTensor)
 
     @property
     def value(self) -> int | tuple[int, ...] | None:
@@ -198,6 +214,7 @@ class Graph:
     input: tuple[ValueInfo, ...] = repeated(11, ValueInfo)
     output: tuple[ValueInfo, ...] = repeated(12, ValueInfo)
     value_info: tuple[ValueInfo, ...] = repeated(13, ValueInfo)
+    sparse_initializer: tuple[SparseTensor, ...] = repeated(15, SparseTensor)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from dmlsplit.checks import instance, path_text
@@ -135,9 +136,11 @@ def _tensors(reader: Reader, body: Graph | Function) -> Iterator[Tensor]:
     """The initializers and constants of a graph or function, and of the bodies in it."""
     if isinstance(body, Graph):
         yield from body.initializer
+        yield from chain.from_iterable(sparse.tensors for sparse in body.sparse_initializer)
     for span in body.node:
         for attribute in reader.read(Node, span).attribute:
-            if attribute.t is not None:
-                yield attribute.t
+            yield from attribute.tensors if attribute.t is None else (attribute.t,)
+            for sparse in (attribute.sparse_tensor, *attribute.sparse_tensors):
+                yield from sparse.tensors
             for inner in attribute.bodies:
                 yield from _tensors(reader, reader.read(Graph, inner))

@@ -69,6 +69,7 @@ class Walk:
         self._with_defaults = with_defaults
         self._functions = {function.key: function for function in model.functions}
         self._results: dict[FunctionCall, list[Value]] = {}
+        self._called: set[tuple[str, str, str]] = set()
         self._pieces = PieceUses()
         # The sizes and names of the dimensions of the main graph's inputs.
         self._input_dimensions: set[Size] = set()
@@ -83,7 +84,7 @@ class Walk:
         # Only faults in what the main graph reaches count, so functions that are not called come
         # later.
         fault = next(iter(self.contradictions.faults), None)
-        for function in uncalled_functions(self._functions, self._results):
+        for function in uncalled_functions(self._functions, self._called):
             inputs = [UNKNOWN] * len(function.input)
             self._visit_function(function, inputs, lone_scope(function, scope))
         sites = self._pieces.with_uses(self._sites)
@@ -198,6 +199,7 @@ class Walk:
         if call not in self._results:
             scope = replace(scope, graph=f"{scope.graph}/{visit.claim_label()}")
             self._results[call] = self._visit_function(function, call.inputs, scope)
+            self._called.add(call.key)
         return self._results[call]
 
     def _complete_site(

@@ -300,7 +300,11 @@ def integers(layer: Layer, xml: Path) -> list[int]:
 def _stored_bytes(name: str, xml: Path, offset: int, size: int) -> bytes:
     """The bytes of a Const in the .bin file of a model; errors call the Const `name`."""
     path = _weights_file(xml)
-    with path.open("rb") as file:
+    try:
+        opened = path.open("rb")
+    except OSError as error:
+        raise OSError(f"the weights file {path.name} cannot be read: {error.strerror}") from None
+    with opened as file:
         length = file.seek(0, os.SEEK_END)
         file.seek(min(offset, length))
         stored = file.read(size)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
+from dmlsplit.lint.fix.replacement import Replacement
 from dmlsplit.lint.verdict import Outcome
 from tests.support.models import parsed, session
 from tests.support.rewriting import ORT, assessed, operators, rewritten
@@ -235,3 +236,29 @@ def test_any_pieces_that_are_taken_have_the_same_bits(
         for size in (1, 2, 5):
             real = tuple(n if isinstance(n, int) else size + (n == "m") for n in shape)
             assert_same(content, output, real)
+
+
+@pytest.mark.parametrize("is_taken", [False, True])
+def test_a_piece_may_have_the_name_of_a_value_in_a_body(tmp_path: Path, is_taken: bool) -> None:
+    """The piece exists from the split on, and the body before its taker defines that name."""
+    inner = "p0 = SequenceAt (s, i0)" if is_taken else "p0 = Relu (i1)"
+    content = parsed(
+        "(float[6,2] x, bool c, float[3,2] i1) => (float[3,2] y, float[3,2] z) {"
+        "three = Constant <value = int64 {3}> () i0 = Constant <value = int64 {0}> ()"
+        "s = SplitToSequence <axis = 0> (x, three)"
+        f"z = If (c) <then_branch = g1 () => (float[3,2] p0) {{ {inner} }},"
+        "else_branch = g2 () => (float[3,2] q0) { q0 = Neg (i1) }>"
+        "p0 = SequenceAt (s, i0) y = Identity (p0) }"
+    )
+    _, output = rewritten(content, tmp_path, **ORT)
+    onnx.checker.check_model(str(output), full_check=True)
+    assert "SplitToSequence" not in {node.op_type for node in onnx.load(output).graph.node}
+
+
+def test_a_comparison_of_many_taken_pieces_is_small() -> None:
+    names = {position: f"{'n' * 3000}{position}" for position in range(400)}
+    node = helper.make_node("SplitToSequence", ["x"], ["s"])
+    nodes = Replacement(None, node, (), names).originals  # type: ignore[arg-type]
+    assert sum(each.ByteSize() for each in nodes) < 2 * 400 * 3100
+    made = [name for each in nodes for name in each.output]
+    assert len(set(made)) == len(made) == 801

@@ -179,3 +179,12 @@ def test_a_declared_rank_is_not_believed_where_the_node_keeps_another(
     (site,) = scanned(model([node_kept, cut], inputs, declared=(value("y", [1, 2, 8, 9]),)))
     assert site.shape == (1, 2, 8, 9)
     assert not site.warnings
+
+
+def test_a_declaration_holds_although_an_output_of_that_name_has_no_type(tmp_path: Path) -> None:
+    content = parsed(f"(float[4] x) => (float[2] a, float[2] b) <int64[2] a> {{ {CUT} }}")
+    content.graph.output[0].ClearField("type")
+    assert not is_loaded(content)
+    onnx.save(content, tmp_path / "m.onnx")
+    (site,) = scan(tmp_path / "m.onnx")
+    assert "as INT64, but Split 'cut' of net makes FLOAT" in str(site.model_fault)
