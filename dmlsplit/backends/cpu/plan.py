@@ -124,6 +124,9 @@ def _is_by_rows(group: list[_Nest], non_temporal: bool, is_large: bool) -> bool:
     max_outs = MAX_LARGE_ROW_OUTS if non_temporal else MAX_ROW_OUTS
     if not 1 < len(group) <= max_outs or any(len(nest.loops) > 1 for nest in group):
         return False
+    # copy.c reads the rows of all outputs at one distance. Those of overlapping inputs may differ.
+    if len({nest.loops[0].input_stride for nest in group}) > 1:
+        return False
     min_run = LARGE_ROW_RUN if is_large and len(group) <= MAX_LARGE_ROW_OUTS else ROW_RUN
     if non_temporal and not any(nest.run % WIDEST_ELEMENT for nest in group):
         min_run = UNCACHED_WORDS_ROW_RUN

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.lib.stride_tricks import as_strided
 
 import dmlsplit as dml
 from dmlsplit.backends import Program
@@ -127,6 +128,15 @@ def test_long_runs_are_copied_in_the_order_of_the_input(
         program = native.program_of(geometry, library._replace(kind=kind))
         assert kernel_of(program.plan) == plan.ROWS
         copy_and_compare(program, (23, sum(sizes)), sizes, skew)
+
+
+def test_rows_of_an_overlapping_input_may_be_at_different_distances() -> None:
+    """A sliding window, whose outputs have their dimensions in different orders."""
+    window = as_strided(np.arange(4096), (4, 2, 3, 64), (512, 512, 256, 8))
+    outputs = [np.zeros((4, 2, 1, 64), int), np.zeros((2, 2, 4, 64), int).transpose(2, 0, 1, 3)]
+    dml.split(window, (1, 2), 2, out=outputs)
+    for output, piece in zip(outputs, np.split(window, [1], 2), strict=True):
+        np.testing.assert_array_equal(output, piece)
 
 
 def test_short_runs_of_an_input_in_the_cache_are_copied_output_by_output(
