@@ -6,7 +6,7 @@ from itertools import pairwise
 from os import PathLike, fspath
 from typing import Any, Protocol, SupportsIndex, TypeAlias, TypeVar, cast
 
-from dmlsplit.errors import ArgumentTypeError, InvalidArgumentError
+from dmlsplit.errors import ArgumentTypeError, InvalidArgumentError, OutOfMemoryError
 from dmlsplit.messages import shown, value_text
 
 K = TypeVar("K")
@@ -14,6 +14,7 @@ K = TypeVar("K")
 _WITHOUT_ORDER = (str, bytes, Set, Mapping)
 _SEQUENCES = (tuple, list)  # fast path
 _INT = frozenset((int,))
+_MAX_EMPTY_PIECES = 1 << 24  # of an axis of size 0, which any number divides
 # The most pieces for which an error works out nearly equal sizes.
 _MAX_COUNT = 10_000
 
@@ -128,6 +129,8 @@ def piece_sizes(
                 f"count is {count}; it must be at least 1 and divide {axis_size}, the size of axis "
                 f"{axis}. Fix: give the {f'sizes {shown(near)}' if near else 'size of each piece'}"
             )
+        if count > max(axis_size, _MAX_EMPTY_PIECES):
+            raise OutOfMemoryError(f"{count} pieces do not fit in memory")
         return axis, (axis_size // count,) * count
     sizes = integers("sizes", cast(Integers, sizes_or_count))
     if sizes and (least := min(sizes)) < 0:

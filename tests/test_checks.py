@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import dmlsplit as dml
 from dmlsplit.checks import (
     are_plain_ints,
     axis_from_front,
@@ -219,3 +220,9 @@ def test_sizes_on_a_device_are_read_once() -> None:
         sizes = OnDevice(1, wrong, 3)
         with pytest.raises(ArgumentTypeError, match=r"sizes\[1\] is"):
             piece_sizes((6,), sizes, 0)
+
+
+def test_an_axis_of_size_0_has_a_bounded_number_of_pieces() -> None:
+    assert piece_sizes((0,), 3, 0) == (0, (0, 0, 0))
+    with pytest.raises(dml.OutOfMemoryError):
+        piece_sizes((0,), 2**62, 0)

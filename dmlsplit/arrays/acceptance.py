@@ -54,7 +54,7 @@ def mismatches(
     if array.shape != required.shape:
         yield Mismatch("shape", array.shape, required.shape)
     elif any_strides:
-        if _overlaps_itself(array.shape, array.strides):
+        if _overlaps_itself(array.shape, array.strides, array.item_bytes):
             yield Mismatch("strides", array.strides, None)
     elif not _has_required_strides(array, required):
         yield Mismatch("strides", array.strides, required.strides)
@@ -128,6 +128,9 @@ def _mismatch_text(mismatch: Mismatch) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _overlaps_itself(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Whether elements of an array may share an address; strides may be negative."""
-    return may_overlap_itself(shape, tuple(map(abs, strides)))
+def _overlaps_itself(shape: tuple[int, ...], strides: tuple[int, ...], item_bytes: int) -> bool:
+    """Whether elements of an array may share a byte; strides may be negative."""
+    steps = tuple(map(abs, strides))
+    if item_bytes and any(step % item_bytes for step in steps):
+        return may_overlap_itself((*shape, item_bytes), (*steps, 1))  # element by element, bytes
+    return may_overlap_itself(shape, steps)

@@ -87,7 +87,8 @@ def untracked_view(tensor: Any, name: str) -> ArrayView:
         steps = tensor.stride()
         strides, end = _byte_layout(shape, steps, width)
         size = tensor.untyped_storage().nbytes()
-        needed = tensor.storage_offset() * width + end
+        # A view without elements may begin anywhere.
+        needed = tensor.storage_offset() * width + end if end else 0
     except RuntimeError as error:
         raise sharing_error(tensor, name, error) from None
     if size < needed:
@@ -125,7 +126,7 @@ def why_tracked(tensor: Any) -> tuple[str, str] | None:
     is_dual = private.is_forward_mode()
     if is_dual and torch.autograd.forward_ad.unpack_dual(tensor).tangent is not None:
         return "has a forward-mode tangent", "forward_ad.unpack_dual(...).primal"
-    if private.dispatch_modes():
+    if private.dispatch_modes() or private.is_pre_dispatch():
         return "is inside a mode of torch that sees every operator", "leave the mode"
     if tensor.is_meta:
         return "is on the meta device and has no memory", _FIX_WITHOUT_MEMORY
@@ -140,14 +141,19 @@ def _check_memory(tensor: Any, name: str) -> None:
     private = _torch_private()
     if type(tensor) not in private.PLAIN_TYPES:
         raise _subclass_error(tensor, name)
-    if private.is_jit_tracing():
-        fault = f"{name} is used inside torch.jit.trace, which would not record the split"
-        raise InvalidArgumentError(Note(fault, "torch.export.export"))
+    refuse_jit_tracing(name)
     if not (tensor.is_cpu or tensor.is_cuda):
         fix = _FIX_WITHOUT_MEMORY if tensor.is_meta else ".cpu()"
         fault = f"{name} is on {tensor.device}; it must be on the CPU or a CUDA device"
         raise InvalidArgumentError(Note(fault, fix))
     check_layout(tensor, name)
+
+
+def refuse_jit_tracing(name: str) -> None:
+    """Refuse a tensor inside torch.jit.trace, which records only operators that take tensors."""
+    if _torch_private().is_jit_tracing():
+        fault = f"{name} is used inside torch.jit.trace, which would not record the split"
+        raise InvalidArgumentError(Note(fault, "torch.export.export"))
 
 
 def check_layout(tensor: Any, name: str) -> None:

@@ -4,6 +4,7 @@ This module is imported with the first tensor. Its error names what a version of
 """
 
 import sys
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,6 +19,10 @@ try:
     check_with = torch._check_with
     not_compiled = torch._disable_dynamo
     dispatch_modes = torch._C._len_torch_dispatch_stack
+    # Modes before autograd, such as that of make_fx(pre_dispatch=True), are on another stack.
+    is_pre_dispatch = partial(
+        torch._C._dispatch_tls_is_dispatch_key_included, torch._C.DispatchKey.PreDispatch
+    )
     # The public function also asks whether it was given one tensor, which takes longer than this.
     increment_version = torch._C._increment_version
     has_transforms = torch._C._are_functorch_transforms_active

@@ -64,6 +64,8 @@ def _split_tracked(
     """Split a tensor that torch differentiates, batches, traces or distributes."""
     if array.__class__.__module__ == torch_adapter.DTENSOR_MODULE:
         return _split_distributed(array, sizes_or_count, axis, out)
+    if not torch.compiler.is_compiling():
+        torch_adapter.refuse_jit_tracing("array")
     torch_adapter.check_layout(array, "array")
     is_traced = _is_traced(array)
     if not is_traced and (array.is_conj() or array.is_neg()):
@@ -133,7 +135,9 @@ def _split_distributed(array: Any, sizes_or_count: Any, axis: Any, out: object) 
 
 def _is_traced(array: Tensor) -> bool:
     """Whether a compiler, or a mode that sees every operator, must see this split."""
-    if torch.compiler.is_compiling() or torch_private.dispatch_modes() or array.is_meta:
+    if torch.compiler.is_compiling() or array.is_meta:
+        return True
+    if torch_private.dispatch_modes() or torch_private.is_pre_dispatch():
         return True
     return type(array) is not Tensor and type(array) is not torch.nn.Parameter
 
@@ -145,7 +149,11 @@ def _unchecked_sizes(
     dim = axis_from_front(axis, len(shape))
     if is_count(sizes_or_count):
         count = integer("count", sizes_or_count)
-        return dim, [shape[dim] // max(count, 1)] * count
+        if not 1 <= count < 2**31:
+            if torch.compiler.is_compiling():
+                return dim, [-1]  # which the operator refuses, after the graph
+            raise InvalidArgumentError(f"count is {count}; it must be at least 1, and below 2^31")
+        return dim, [shape[dim] // count] * count
     if isinstance(sizes_or_count, (list, tuple)) and torch.SymInt in map(type, sizes_or_count):
         return dim, sizes_or_count
     return dim, integers("sizes", sizes_or_count)

@@ -19,6 +19,7 @@ from dmlsplit.arrays.torch_private import (
     increment_version,
     is_forward_mode,
     is_jit_tracing,
+    is_pre_dispatch,
 )
 from dmlsplit.backends import BoundCopy
 from dmlsplit.checks import are_plain_ints, piece_sizes
@@ -63,8 +64,11 @@ def split_small(
         if out is not None:
             return _fill(out, array, axis, sizes_or_count)
         # Torch refuses what the engine refuses, which then says why: sparse and nested tensors,
-        # wrong sizes, and values that only equal integers, such as True and 1.0. The cache takes
-        # those, so torch gets what the caller gave. Its operator supports gradients.
+        # wrong sizes, and values that only equal integers, such as 1.0 (but it takes True after the
+        # first size). The cache takes those, so torch gets what the caller gave. Its operator
+        # supports gradients.
+        if form is not int and bool in map(type, sizes_or_count):
+            return None
         if form is int or array.numel() > FEW_ELEMENTS or array.is_quantized:
             key = tuple(sizes_or_count) if form is list else sizes_or_count
             sizes = _sizes_if_small(array.shape, array.dtype, axis, key)
@@ -72,7 +76,7 @@ def split_small(
                 return None
             sizes_or_count = sizes if form is int else sizes_or_count
         return [*torch.split_with_sizes_copy(array, sizes_or_count, axis)]
-    except (IndexError, RuntimeError, TypeError):
+    except (IndexError, RuntimeError, TypeError, ValueError):
         return None
 
 
@@ -113,6 +117,8 @@ def _fill(out: Any, array: Tensor, axis: int, sizes_or_count: Any) -> list[Tenso
         return None
     required = _required(array.shape, array.stride(), array.dtype, axis, sizes_or_count)
     if list(map(_fields_of, out)) != required.fields or not all(map(Tensor.is_contiguous, out)):
+        return None
+    if is_pre_dispatch() or any(map(Tensor.storage_offset, out)):
         return None
     storages = [array.untyped_storage(), *map(Tensor.untyped_storage, out)]
     input_bytes, *sizes = map(UntypedStorage.nbytes, storages)

@@ -5,7 +5,9 @@ import time
 
 import numpy as np
 import pytest
+from numpy.lib.stride_tricks import as_strided
 
+import dmlsplit as dml
 from dmlsplit.arrays import view
 from dmlsplit.arrays.acceptance import (
     Mismatch,
@@ -87,3 +89,16 @@ def test_outputs_whose_overlap_takes_too_long_to_decide_count_as_overlapping() -
     ]
     first_view, second_view = (view(cube, "out")._replace(address=1 << 40) for cube in cubes)
     assert share_memory(first_view, second_view._replace(address=second_view.address + 64_023_025))
+
+
+@pytest.mark.parametrize("stride", [1, 4, 7, 12, -4])
+def test_elements_of_an_output_may_not_share_bytes(stride: int) -> None:
+    memory = np.zeros(64, "u1")[16 * (stride < 0) :]
+    output = as_strided(memory[: memory.size // 8 * 8].view("f8"), (4,), (abs(stride),))
+    output = output[::-1] if stride < 0 else output
+    if stride == 12:  # apart, although 12 bytes are no multiple of an element
+        dml.split(np.arange(4.0), 1, out=[output])
+        assert output.tolist() == [0, 1, 2, 3]
+    else:
+        with pytest.raises(dml.InvalidArgumentError, match="must not overlap"):
+            dml.split(np.arange(4.0), 1, out=[output])

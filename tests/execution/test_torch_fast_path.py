@@ -140,9 +140,17 @@ def resized() -> Any:
     return out
 
 
+def past_the_end() -> Any:
+    """An output whose storage is as large as it must be, but begins before the output."""
+    out = torch.zeros(16)[8:].view(4, 2)
+    out.untyped_storage().resize_(32)
+    return out
+
+
 @pytest.mark.parametrize(
     "make",
     [
+        lambda: [past_the_end(), torch.zeros(4, 4)],
         lambda: [torch.zeros(4, 3), torch.zeros(4, 4)],
         lambda: [torch.zeros(4, 2, dtype=torch.float64), torch.zeros(4, 4)],
         lambda: [torch.zeros(4, 2, device="meta"), torch.zeros(4, 4)],
@@ -154,7 +162,7 @@ def resized() -> Any:
         lambda: [torch.zeros(4, 2)],
         lambda: iter(outputs()),
     ],
-    ids="shape type device grad rank negative resized input count iterator".split(),
+    ids="offset shape type device grad rank negative resized input count iterator".split(),
 )
 def test_outputs_that_do_not_fit_are_refused_before_one_is_written(make: Make) -> None:
     outs = make()
@@ -204,3 +212,20 @@ def test_complex_outputs_are_filled_by_views(views: list[object]) -> None:
     dml.split(source, 2, 1, out=outs)
     assert torch.equal(torch.cat(outs, 1), source)
     assert len(views) == 1
+
+
+@pytest.mark.parametrize(
+    ("sizes", "axis"), [([2, True, 3], 1), ((5, True), 1), ((2, 4), 2**63), ([2, 4], -(2**63) - 1)]
+)
+def test_what_torch_alone_would_take_or_raise_is_an_error_of_dmlsplit(
+    sizes: Any, axis: int
+) -> None:
+    with pytest.raises(dml.InvalidArgumentError):
+        dml.split(MATRIX, sizes, axis)
+
+
+def test_an_empty_view_may_begin_after_its_storage() -> None:
+    empty = torch.zeros(2, 33)[2:, 1:]
+    assert [piece.shape[1] for piece in dml.split(empty, torch.Size([1, 31]), 1)] == [1, 31]
+    first, _ = dml.split(torch.ones(2, 32), [2, 0], 0, out=[torch.zeros(2, 32), empty])
+    assert first.all()

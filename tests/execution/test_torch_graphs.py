@@ -326,3 +326,15 @@ def test_a_compiled_split_refuses_out_if_the_input_requires_grad() -> None:
     with torch.no_grad():
         compiled_split(x)
     assert torch.equal(torch.cat(outs), x.detach())
+
+
+@pytest.mark.parametrize("count", [4, 4 << 20])
+def test_a_trace_before_autograd_records_the_split(count: int) -> None:
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    def into(x: Any) -> Any:
+        return dml.split(x, 2, out=[torch.zeros(count // 2) for _ in range(2)])
+
+    for split in (into, lambda x: dml.split(x, 2)):
+        graph = make_fx(split, pre_dispatch=True)(torch.zeros(count))
+        assert graph(torch.ones(count))[1].all()

@@ -126,3 +126,25 @@ def test_scripts_and_traces_of_torch_record_the_operator(recorder: Callable[...,
 
     pieces = recorder(operator)(torch.arange(6))
     assert [piece.tolist() for piece in pieces] == [[0, 1], [2, 3, 4, 5]]
+
+
+class Halves(torch.nn.Module):  # type: ignore[misc]
+    """A model with weights, which require gradients."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(dml.split(self.layer(x), 2, dim=1))
+
+
+def test_a_trace_of_a_model_with_weights_refuses_its_splits() -> None:
+    with pytest.raises(dml.InvalidArgumentError, match=r"torch\.jit\.trace"):
+        torch.jit.trace(Halves(), (torch.zeros(2, 4),))
+
+
+@pytest.mark.parametrize("count", [0, -2, 2**70])
+def test_a_tensor_without_memory_has_a_number_of_pieces(count: int) -> None:
+    with pytest.raises(dml.InvalidArgumentError, match=f"count is {count}"):
+        dml.split(torch.zeros(0, device="meta"), count)
