@@ -1,12 +1,14 @@
 """Whether two elements of a strided tensor share an address."""
 
-from collections.abc import Sequence
+from functools import lru_cache
 
 # After this many steps, the search gives up and assumes that the layout overlaps.
 SEARCH_STEPS = 20_000
 
 
-def may_overlap_itself(sizes: Sequence[int], strides: Sequence[int]) -> bool:
+# Cached, because thousands of outputs of one descriptor often have one layout.
+@lru_cache(maxsize=1024)
+def may_overlap_itself(sizes: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     """Whether two indices may have the same address.
 
     Two indices collide if a non-zero difference ``d`` with ``|d[i]| < sizes[i]`` has

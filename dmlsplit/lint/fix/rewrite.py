@@ -194,6 +194,11 @@ def _remove_unused(model: ModelProto, names: set[str]) -> None:
         names -= {name for node in graph.node for name in node.input}
         # An input keeps its default, without which a caller would have to give a value.
         names -= {value.name for value in (*graph.input, *graph.output)}
+        for annotation in graph.quantization_annotation:
+            names -= {entry.value for entry in annotation.quant_parameter_tensor_names}
+    for training in model.training_info:
+        names -= {entry.key for entry in training.update_binding}
+        names -= {name for node in training.algorithm.node for name in node.input}
     for _, graph in graphs(model.graph):
         for entries in (graph.initializer, graph.value_info):
             for index in reversed(range(len(entries))):

@@ -194,6 +194,8 @@ class _Nodes(list[NodeProto]):
         self.split(value, lengths)
         self[-1].doc_string = self.node.doc_string
         self[-1].metadata_props.MergeFrom(self.node.metadata_props)
+        if hasattr(self.node, "device_configurations"):  # since onnx 1.18
+            self[-1].device_configurations.MergeFrom(self.node.device_configurations)
         for part, (piece, size) in zip(parts, pieces, strict=True):
             if piece and size == 0:
                 self.add_empty_piece(piece)

@@ -134,3 +134,21 @@ def test_the_output_of_a_scan_keeps_its_rank(tmp_path: Path) -> None:
     x = np.ones((2, 3, 2, 4, 2, 5), np.int8)
     (y,) = session(onnx.load(output)).run(None, {"x": x})
     np.testing.assert_array_equal(y, x, strict=True)
+
+
+@pytest.mark.parametrize("user", ["training", "quantization", "nothing"])
+def test_sizes_stay_in_the_model_if_something_else_uses_them(tmp_path: Path, user: str) -> None:
+    content = parsed(
+        "(uint8[6,2] x) => (uint8[3,2] a, uint8[3,2] b) <int64[2] k = {3, 3}>"
+        "{ a, b = Split <axis = 0> (x, k) }"
+    )
+    if user == "training":
+        training = content.training_info.add()
+        training.algorithm.node.append(helper.make_node("Identity", ["k"], ["l"]))
+        training.update_binding.add(key="k", value="l")
+    elif user == "quantization":
+        annotation = content.graph.quantization_annotation.add(tensor_name="a")
+        annotation.quant_parameter_tensor_names.add(key="SCALE_TENSOR", value="k")
+    _, output = rewritten(content, tmp_path, windows="19041")
+    names = [tensor.name for tensor in onnx.load(output).graph.initializer]
+    assert ("k" in names) == (user != "nothing")
