@@ -17,6 +17,7 @@ try:
 
     below_autograd = torch._C._AutoDispatchBelowAutograd
     check_with = torch._check_with
+    neg_view = torch._neg_view
     not_compiled = torch._disable_dynamo
     dispatch_modes = torch._C._len_torch_dispatch_stack
     # Modes before autograd, such as that of make_fx(pre_dispatch=True), are on another stack.

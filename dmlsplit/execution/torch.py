@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from dmlsplit.arrays import torch_adapter, torch_private
-from dmlsplit.arrays.acceptance import check_output_count
+from dmlsplit.arrays.acceptance import accept_outputs, check_output_count
 from dmlsplit.checks import axis_from_front, integer, integers, is_count, piece_sizes
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.execution.in_memory import split_view
+from dmlsplit.execution.in_memory import requirements, split_view
 from dmlsplit.execution.torch_fast_path import split_small
 from dmlsplit.execution.torch_operators import (
     LIBRARY,
@@ -69,6 +69,8 @@ def _split_tracked(
     torch_adapter.check_layout(array, "array")
     is_traced = _is_traced(array)
     if not is_traced and (array.is_conj() or array.is_neg()):
+        if out is not None:
+            _refuse_outputs_in(array, *piece_sizes(array.shape, sizes_or_count, axis), out)
         return split(array.resolve_conj().resolve_neg(), sizes_or_count, axis, out)
     dim, sizes = (_unchecked_sizes if is_traced else piece_sizes)(array.shape, sizes_or_count, axis)
     if out is not None:
@@ -79,6 +81,16 @@ def _split_tracked(
         return list(SPLIT(array, sizes, dim))
     SPLIT_OUT(array, sizes, dim, list(out))
     return list(out)
+
+
+def _refuse_outputs_in(
+    lazy: Tensor, axis: int, sizes: tuple[int, ...], out: Sequence[Tensor]
+) -> None:
+    """Refuse outputs in the memory of a lazily conjugated or negated view; a copy of it is split."""
+    memory = lazy.detach().conj() if lazy.is_conj() else lazy.detach()
+    memory = torch_private.neg_view(memory) if memory.is_neg() else memory
+    source = torch_adapter.untracked_view(memory, "array")
+    accept_outputs(out, source, requirements(source, axis, sizes))
 
 
 def _check_tracked_outputs(out: Sequence[Tensor], count: int, is_traced: bool) -> None:

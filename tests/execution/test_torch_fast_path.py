@@ -229,3 +229,20 @@ def test_an_empty_view_may_begin_after_its_storage() -> None:
     assert [piece.shape[1] for piece in dml.split(empty, torch.Size([1, 31]), 1)] == [1, 31]
     first, _ = dml.split(torch.ones(2, 32), [2, 0], 0, out=[torch.zeros(2, 32), empty])
     assert first.all()
+
+
+@pytest.mark.parametrize("name", ["conjugated", "negated", "both"])
+def test_outputs_in_the_memory_of_a_lazy_view_are_refused(name: str) -> None:
+    values = torch.arange(12.0).view(torch.complex64)
+    if name == "negated":
+        source, memory = torch._neg_view(values.real), values.real
+    else:
+        source, memory = (
+            (values.conj(), values) if name == "conjugated" else (values.conj().imag, values.imag)
+        )
+    before = memory.clone()
+    with pytest.raises(dml.InvalidArgumentError, match="share memory"):
+        dml.split(source, 2, out=[memory[:3], memory[3:]])
+    assert torch.equal(memory, before)
+    first, _ = dml.split(source, 2, out=[torch.empty_like(before[:3]) for _ in range(2)])
+    assert torch.equal(first, source[:3].resolve_conj().resolve_neg())
