@@ -86,7 +86,7 @@ def _split_tracked(
 def _refuse_outputs_in(
     lazy: Tensor, axis: int, sizes: tuple[int, ...], out: Sequence[Tensor]
 ) -> None:
-    """Refuse outputs in the memory of a lazily conjugated or negated view; a copy of it is split."""
+    """Refuse outputs in the memory of a lazily conjugated or negated view, which is copied."""
     memory = lazy.detach().conj() if lazy.is_conj() else lazy.detach()
     memory = torch_private.neg_view(memory) if memory.is_neg() else memory
     source = torch_adapter.untracked_view(memory, "array")
