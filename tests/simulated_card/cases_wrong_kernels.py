@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dmlsplit.backends.cuda import cupy_driver as driver
-from dmlsplit.backends.cuda import launch
+from dmlsplit.backends.cuda import specialization
 from dmlsplit.backends.find import find_backend
 from dmlsplit.errors import DmlError
 from dmlsplit.resources import kernel_source
@@ -76,13 +76,13 @@ def test_the_self_test_notices_a_wrong_kernel(
     assert text.count(mutant.old) == 1
     mutant_text = text.replace(mutant.old, mutant.new)
     monkeypatch.setattr(
-        launch, "_text", lambda file: mutant_text if file == name else kernel_source(file)
+        specialization, "_text", lambda file: mutant_text if file == name else kernel_source(file)
     )
-    launch._code.cache_clear()
+    specialization._code.cache_clear()
     try:
         assert any(result.difference for result in results(mutant, monkeypatch))
     except DmlError:
         pass  # the kernel touches memory that is not there: the test ends, and fails
     finally:
-        launch._code.cache_clear()
+        specialization._code.cache_clear()
         card.break_device(0, 0)
