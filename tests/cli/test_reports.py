@@ -185,3 +185,13 @@ def test_known_findings_of_a_rewritten_model_do_not_fail(here: Path) -> None:
     line = f"validate m.onnx {OLD} --write-fixed f.onnx --baseline known.json --overwrite".split()
     assert main(line) == 1
     assert main(line) == 0
+
+
+@pytest.mark.parametrize("text", ["1_0,2", "\u0663,2", "9" * 5000])
+def test_sizes_are_plain_decimal_integers(capsys: Capsys, text: str) -> None:
+    line = ["validate", "--data-type", "FLOAT32", "--sizes", text, "--axis", "0", "--split", "1"]
+    with pytest.raises(SystemExit):
+        main(line)
+    message = capsys.readouterr().err
+    assert "it must be integers separated by commas" in message
+    assert len(message) < 1000

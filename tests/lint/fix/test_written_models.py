@@ -7,6 +7,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+import dmlsplit as dml
+from dmlsplit.models.onnx.scanner import check_output, weight_files
 from tests.support.models import one_split, parsed, session
 from tests.support.rewriting import LEVEL_1, LEVEL_2, rewritten
 
@@ -152,3 +154,16 @@ def test_sizes_stay_in_the_model_if_something_else_uses_them(tmp_path: Path, use
     _, output = rewritten(content, tmp_path, windows="19041")
     names = [tensor.name for tensor in onnx.load(output).graph.initializer]
     assert ("k" in names) == (user != "nothing")
+
+
+def test_a_model_is_not_written_over_the_weights_of_a_sparse_tensor(tmp_path: Path) -> None:
+    halves = "{ a, b = Split <num_outputs = 2> (x) }"
+    content = parsed(f"(uint8[6,2] x) => (uint8[3,2] a, uint8[3,2] b) {halves}")
+    sparse = content.graph.sparse_initializer.add(dims=[4])
+    sparse.values.name, sparse.values.data_type, sparse.values.data_location = "w", 1, 1
+    sparse.values.dims.append(1)
+    sparse.values.external_data.add(key="location", value="w.onnx")
+    onnx.save(content, tmp_path / "m.onnx")
+    assert weight_files(tmp_path / "m.onnx") == [tmp_path / "w.onnx"]
+    with pytest.raises(dml.InvalidArgumentError):
+        check_output(tmp_path / "m.onnx", tmp_path / "w.onnx", overwrite=True)
