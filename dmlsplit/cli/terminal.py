@@ -28,7 +28,7 @@ EXIT_UNUSABLE = 2  # wrong usage, or a file that cannot be read
 # Shells add the number of the signal that ended a command to this.
 INTERRUPTED = 128
 MIN_WIDTH = 40  # the least width of text, even on a narrower terminal
-BAR_SECONDS = 1.0  # shorter work shows no bar; a bar is redrawn as often
+BAR_SECONDS = 1.0  # shorter work shows no bar; a bar is redrawn this often
 STDOUT = "-"  # the name of a file that means standard output
 # Windows has no SIGHUP.
 STOP_SIGNALS = tuple(s for s in signal.Signals if s.name in ("SIGINT", "SIGTERM", "SIGHUP"))
@@ -68,7 +68,7 @@ def write_result(text: str, output: str | None, inputs: Iterable[str]) -> None:
         return
     from dmlsplit.files.atomic import write_text
 
-    # The file may be a pipe whose reader has ended. On standard output, that is no problem either.
+    # The file may be a pipe whose reader has ended. On standard output, it is not an error, either.
     with suppress(BrokenPipeError):
         write_text(Path(output), text + "\n", list(map(Path, inputs)))
 

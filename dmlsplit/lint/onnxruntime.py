@@ -22,7 +22,7 @@ from dmlsplit.models.site import Known, SplitSite, Unknown
 
 # Lower ranks are padded on the left to NchwDimensionCount.
 MIN_DIMENSIONS = 4
-# The types of every known provider; Windows ML's documents name no others.
+# The types of every known provider. Windows ML's documents do not list those of other providers.
 _SURE_TYPES = frozenset({"FLOAT", "FLOAT16"})
 
 

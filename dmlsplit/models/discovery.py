@@ -2,7 +2,6 @@
 
 import glob
 import os
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -227,13 +226,13 @@ def _files(path: str, *, include_hidden: bool) -> tuple[list[str], list[str], li
     skipped: list[str] = []
     errors: list[OSError] = []
     if Path(path).is_dir():
-        files, skipped = _models_in(path, errors.append, include_hidden=include_hidden)
+        files, skipped, errors = _models_in(path, include_hidden=include_hidden)
     elif glob.has_magic(path) and not Path(path).exists():
         # Path.glob rejects absolute patterns.
         names = glob.iglob(path, recursive=True)  # noqa: PTH207
         files = sorted(name for name in names if not Path(name).is_dir())
         if "**" in path:  # glob skips folders that it cannot read
-            deque(os.walk(_root(path), onerror=errors.append), maxlen=0)
+            *_, errors = _models_in(_root(path), include_hidden=include_hidden)
     else:
         return [path], [], []
     if not files and not errors:
@@ -242,14 +241,23 @@ def _files(path: str, *, include_hidden: bool) -> tuple[list[str], list[str], li
     return files, skipped, errors
 
 
-def _models_in(
-    folder: str, on_error: Callable[[OSError], object], *, include_hidden: bool
-) -> tuple[list[str], list[str]]:
-    """The models of a folder, and those that are skipped: none if `include_hidden` is set."""
+def _models_in(folder: str, *, include_hidden: bool) -> tuple[list[str], list[str], list[OSError]]:
+    """The models of a folder, those that are skipped, and errors of folders that are not skipped.
+
+    None is skipped if `include_hidden` is set.
+    """
     files: list[str] = []
     skipped: list[str] = []
+    errors: list[OSError] = []
     skipped_folders: set[Path] = set()
-    for root, _, names in os.walk(folder, onerror=on_error):
+
+    def add_error(error: OSError) -> None:
+        here = Path(error.filename)
+        is_skipped = here.name.startswith(".") or here.parent in skipped_folders
+        if include_hidden or not is_skipped or str(here) == folder:
+            errors.append(error)
+
+    for root, _, names in os.walk(folder, onerror=add_error):
         here = Path(root)
         foreign = root != folder and (here.name.startswith(".") or "pyvenv.cfg" in names)
         if not include_hidden and (foreign or here.parent in skipped_folders):
@@ -257,7 +265,7 @@ def _models_in(
         for path in (here / name for name in names if _is_model(here / name)):
             is_hidden = here in skipped_folders or path.name.startswith(".")
             (skipped if is_hidden and not include_hidden else files).append(str(path))
-    return sorted(files), skipped
+    return sorted(files), skipped, errors
 
 
 def _is_model(path: Path) -> bool:

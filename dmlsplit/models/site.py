@@ -218,8 +218,8 @@ class OnnxModel:
 class SplitSite:
     """A split that a scan found in a file.
 
-    The attributes are in five groups: where the node is (`file` begins the list), what it is
-    (`operator`), which values and nodes are around it (`input_name`), whether it runs
+    The attributes are in five groups, here each with its first one: where the node is (`file`),
+    what it is (`operator`), which values and nodes are around it (`input_name`), whether it runs
     (`never_runs`), and what holds for the whole model (`ir_version`). The last three are about ONNX
     only.
 

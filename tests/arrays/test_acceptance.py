@@ -96,7 +96,7 @@ def test_elements_of_an_output_may_not_share_bytes(stride: int) -> None:
     memory = np.zeros(64, "u1")[16 * (stride < 0) :]
     output = as_strided(memory[: memory.size // 8 * 8].view("f8"), (4,), (abs(stride),))
     output = output[::-1] if stride < 0 else output
-    if stride == 12:  # apart, although 12 bytes are no multiple of an element
+    if stride == 12:  # apart, although 12 is not a multiple of 8
         dml.split(np.arange(4.0), 1, out=[output])
         assert output.tolist() == [0, 1, 2, 3]
     else:

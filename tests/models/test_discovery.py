@@ -135,7 +135,7 @@ def test_one_note_gives_the_number_of_skipped_files(clone: Path, capsys: Capsys)
 def test_a_folder_that_cannot_be_read_is_reported(
     tmp_path: Path, monkeypatch: Patch, pattern: str
 ) -> None:
-    for name in ("open", "closed"):
+    for name in ("open", "closed", ".hidden", ".hidden/closed"):
         (tmp_path / name).mkdir()
         onnx.save(
             one_split(TensorProto.FLOAT, (6,), sizes=(2, 4), axis=0), tmp_path / name / "m.onnx"

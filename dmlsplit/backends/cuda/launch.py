@@ -5,13 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
-from dmlsplit.backends.cuda.specialization import (
-    NORMAL,
-    POINTER_BYTES,
-    STREAMING,
-    THREADS,
-    Code,
-)
+from dmlsplit.backends.cuda.specialization import NORMAL, POINTER_BYTES, STREAMING, THREADS, Code
 from dmlsplit.geometry import ceil_div
 
 _Part = TypeVar("_Part")

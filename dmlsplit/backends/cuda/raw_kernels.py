@@ -52,7 +52,7 @@ class RawKernels:
         return kernel
 
     def _load(self, device: int, source: str, name: str) -> Any:
-        """A kernel, compiled or read from CuPy's cache, and loaded on a device."""
+        """A kernel that CuPy compiles, or reads from its cache, and loads on a device."""
         kernel = self._cupy.RawKernel(source, name, OPTIONS)
         cuda = self._cupy.cuda
         with self._on_device(device, f"kernel {name} cannot be loaded"):

@@ -47,8 +47,8 @@ def piece_names(
 ) -> dict[int, str]:
     """The names of the pieces that are taken, by position; empty if a sequence has to be made.
 
-    A piece has its name from the split on, so that bodies before the node that takes it see the
-    name, too. If one of them defines it, the piece gets a new one.
+    The split defines the name of a piece, so bodies between the split and the node that takes the
+    piece see it. If one of them defines that name itself, the piece gets a new one.
     """
     place = site.path[:-1]
     in_bodies = [defined[path] for path in defined if path != place and path[: len(place)] == place]

@@ -83,7 +83,7 @@ _GAPS = {
 class Merging(NamedTuple):
     """How a Reshape merges dimensions: the first `kept` stay, and `groups` come after them.
 
-    The groups are the dimensions between the kept ones and the axis (left out if no dimension is),
+    The groups are the dimensions between the kept ones and the axis (left out without any),
     the axis, and the dimensions after it (likewise), then sizes of 1 up to the least rank. If none
     is kept, there are four: 1, the dimensions before the axis, the axis, and those after it. A
     group's size is None if one of its dimensions is dynamic.

@@ -34,7 +34,7 @@ class Reason(NamedTuple):
 class Location(NamedTuple):
     """A split, or a model that has none."""
 
-    # The file as the caller named it, so not safe to print; empty for a model in memory.
+    # The file as the caller named it, so not safe to print; empty without a file.
     file: str
     address: str
     # How a defect may affect the split.
@@ -154,7 +154,7 @@ def _fixes(finding: Finding) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if verdict is None:
         return ((finding.fix,) if finding.fix else ()), ()
     short_forms = {verdict.rewriting: COMMAND} if verdict.rewriting else {}
-    # Few users can dispatch another descriptor, so this is said only where the model cannot be
+    # Few users can dispatch another descriptor, so this fix is shown only where the model cannot be
     # rewritten.
     if verdict.dispatching:
         short_forms[verdict.dispatching] = "" if verdict.rewriting in verdict.fixes else DISPATCH

@@ -80,7 +80,7 @@ def lower_checked(
 def descriptor_of(
     data_type: ElementType, shape: tuple[int, ...], axis: int, sizes: tuple[int, ...]
 ) -> SplitOperatorDesc | None:
-    """The descriptor of a split, or None as `Lowering` says."""
+    """The descriptor of a split, or None; `Lowering` says when."""
     carrier = CARRIERS.get(data_type)
     if carrier is None:
         return None

@@ -153,7 +153,7 @@ class Attribute:
     graphs: tuple[Span, ...] = repeated(11, Span)
     type: int = single(20, int, 0)
     ref_attr_name: str = single(21, str, "")
-    sparse_tensor: SparseTensor = single(22, SparseTensor, SparseTensor())
+    sparse_tensor: SparseTensor | None = single(22, SparseTensor)
     sparse_tensors: tuple[SparseTensor, ...] = repeated(23, SparseTensor)
 
     @property

@@ -139,8 +139,8 @@ def _tensors(reader: Reader, body: Graph | Function) -> Iterator[Tensor]:
         yield from chain.from_iterable(sparse.tensors for sparse in body.sparse_initializer)
     for span in body.node:
         for attribute in reader.read(Node, span).attribute:
-            yield from attribute.tensors if attribute.t is None else (attribute.t,)
-            for sparse in (attribute.sparse_tensor, *attribute.sparse_tensors):
+            yield from filter(None, (attribute.t, *attribute.tensors))
+            for sparse in filter(None, (attribute.sparse_tensor, *attribute.sparse_tensors)):
                 yield from sparse.tensors
             for inner in attribute.bodies:
                 yield from _tensors(reader, reader.read(Graph, inner))

@@ -17,8 +17,8 @@ from tests.support.descriptors import packed_split
 ROWS, WIDTHS = 512, (1 << 12, 1 << 12)
 
 # copy.c where every step that other threads may see takes long: a helper stays awake for half a
-# second, looks for work every 50 us, and sees each store of an owner before the next one; all
-# it takes threads half a millisecond to take a task. `helpers` counts those that took a task since
+# second, looks for work every 50 us, and sees each store of an owner before the next one; it
+# takes all threads half a millisecond to take a task. `helpers` counts those that took a task since
 # `split` last changed.
 SLOW = """
 #define _GNU_SOURCE

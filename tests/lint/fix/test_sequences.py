@@ -240,7 +240,7 @@ def test_any_pieces_that_are_taken_have_the_same_bits(
 
 @pytest.mark.parametrize("is_taken", [False, True])
 def test_a_piece_may_have_the_name_of_a_value_in_a_body(tmp_path: Path, is_taken: bool) -> None:
-    """The piece exists from the split on, and the body before its taker defines that name."""
+    """The split defines the piece, and a body after it, before the taker, the same name."""
     inner = "p0 = SequenceAt (s, i0)" if is_taken else "p0 = Relu (i1)"
     content = parsed(
         "(float[6,2] x, bool c, float[3,2] i1) => (float[3,2] y, float[3,2] z) {"
