@@ -171,6 +171,7 @@ def _cached(config: pytest.Config) -> Path | None:
     """--builds, or a folder of pytest's cache; None if neither can be written."""
     option: Path | None = config.getoption("--builds")
     if option:
+        option.mkdir(parents=True, exist_ok=True)
         return option
     cache = getattr(config, "cache", None)
     if cache is None:

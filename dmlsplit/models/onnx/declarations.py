@@ -1,7 +1,8 @@
 """What a graph declares about its values, and where that contradicts what its nodes make.
 
-ONNX Runtime 1.32 does not load a model that declares another type than a node makes, or that gives
-two values one name. Where a shape differs, it warns, and takes only the sizes that agree.
+ONNX Runtime 1.32 does not load a model that declares another type than a node makes, that gives two
+values one name, or a node two attributes of one name or one without a type. Where a shape differs,
+it warns, and takes only the sizes that agree.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -80,6 +81,18 @@ def output_faults(
         made = "a sequence" if operator == "SplitToSequence" else _type_name(value.data_type)
         text = f"the model declares {shown_name(name)} as {_type_name(expected)}"
         yield f"{text}, but {maker} makes {made}"
+
+
+def attribute_faults(node: Node, maker: str, *, in_function: bool) -> Iterator[str]:
+    """The faults of a node's attributes: names that occur twice, and missing types."""
+    names = [attribute.name for attribute in node.attribute]
+    # Of those in a function, ONNX Runtime takes the last one.
+    if len(set(names)) < len(names) and not in_function:
+        twice = next(name for name in names if names.count(name) > 1)
+        yield f"{maker} sets the attribute {shown_name(twice)} twice"
+    for attribute in node.attribute:
+        if not attribute.type:
+            yield f"{maker} sets the attribute {shown_name(attribute.name)} without its type"
 
 
 def _type_name(data_type: int) -> str:

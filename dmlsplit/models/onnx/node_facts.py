@@ -75,6 +75,8 @@ def _arguments(operator: OperatorVersion, context: InferenceContext) -> Argument
     node = context.node
     if not any(node.input[:1]):
         refuse(operator, "the node has no input", "its first input must be the data")
+    if operator.makes_sequence and len(node.output) > 1:
+        refuse(operator, f"the node has {len(node.output)} outputs", "it must have one")
     values = {}
     for key, attribute in node.attributes.items():
         if attribute.ref_attr_name:

@@ -8,7 +8,7 @@ from itertools import chain, repeat
 
 from dmlsplit.models.limits import MAX_GRAPH_DEPTH
 from dmlsplit.models.onnx.contradictions import Contradictions
-from dmlsplit.models.onnx.declarations import Declarations, input_faults
+from dmlsplit.models.onnx.declarations import Declarations, attribute_faults, input_faults
 from dmlsplit.models.onnx.dimensions import FixedSizes
 from dmlsplit.models.onnx.folding import is_folded, is_of_shapes, with_origin
 from dmlsplit.models.onnx.frozen import at_size, frozen_axis
@@ -133,6 +133,9 @@ class Walk:
 
     def _visit_node(self, visit: Visit) -> None:
         """Enter the outputs of a node into its scope, and add its site if it is a split."""
+        in_function = visit.scope.is_in_function
+        faults = attribute_faults(visit.node, visit.description, in_function=in_function)
+        self.contradictions.add_faults(faults)
         context = InferenceContext(visit.node, visit.inputs, self._reader)
         results = self._results_of_bodies(visit, context)
         self._pieces.note_takers(visit, context)

@@ -11,6 +11,7 @@ from onnx import helper
 from dmlsplit.frontends.onnx import scan
 from tests.support.models import parsed, session
 from tests.support.onnx_graphs import Scanned, model, node, sizes, value
+from tests.support.sites import why
 
 CUT = "[cut] a, b = Split <axis = 0, num_outputs = 2> (x)"
 THEN = "then_branch = t () => (float[4] d)"
@@ -112,6 +113,42 @@ def test_functions_are_inlined_without_their_declarations(
     for call, its_fault in (("y = local.f (x)", fault), ("y = Relu (x)", None)):
         content = parsed(f"(float[4] x) => (float[4] y) {{ {call} {CUT} }}", text)
         scan_and_runtime_agree(content, its_fault and its_fault.replace("local.f", "f"), tmp_path)
+
+
+def twice(node: onnx.NodeProto) -> None:
+    node.attribute.append(node.attribute[0])
+
+
+def untyped(node: onnx.NodeProto) -> None:
+    node.attribute[0].ClearField("type")
+
+
+@pytest.mark.parametrize("place", ["node", "body", "function"])
+@pytest.mark.parametrize("edit", [twice, untyped])
+def test_a_node_has_an_attribute_once_and_with_its_type(
+    edit: Callable[[Any], None], place: str, tmp_path: Path
+) -> None:
+    function = '<domain: "local", opset_import: ["" : 18]> f (v) => (w) { w = Cast <to = 1> (v) }'
+    body = IF.replace("d = Relu", "d = Cast <to = 1>")
+    first = {"node": "y = Cast <to = 1> (x)", "body": body, "function": "y = local.f (x)"}[place]
+    content = parsed(f"(float[4] x, bool c) => (float[4] y) {{ {first} {CUT} }}", function)
+    edited, *_ = {
+        "node": content.graph.node[:1],
+        "body": [n for attribute in content.graph.node[0].attribute for n in attribute.g.node[:1]],
+        "function": content.functions[0].node,
+    }[place]
+    edit(edited)
+    fault = {twice: "the attribute to twice", untyped: "the attribute to without its type"}[edit]
+    kept = place == "function" and edit is twice
+    scan_and_runtime_agree(content, None if kept else fault, tmp_path)
+
+
+def test_a_sequence_is_the_only_output_of_a_node(tmp_path: Path) -> None:
+    content = parsed("(float[4] x) => (float[4] y) { s, t = SplitToSequence (x) y = Relu (x) }")
+    assert not is_loaded(content)
+    onnx.save(content, tmp_path / "model.onnx")
+    (site,) = scan(tmp_path / "model.onnx")
+    assert "the node has 2 outputs; it must have one" in why(site)
 
 
 # --- shapes -----------------------------------------------------------------------------------
