@@ -167,6 +167,8 @@ def test_nothing_is_written_when_a_later_command_is_refused(
     refused(model(commands=[write], dispatchables=wrong))
     (tmp_path / "folder").mkdir()
     refused(model(commands=[write, writes("A", "folder")]))
+    message = refused(model(commands=[write, writes("A", "a.npy/b.npy")]))
+    assert "a.npy cannot be written: another command writes a file in it" in message
     assert not (tmp_path / "a.npy").exists()
 
 

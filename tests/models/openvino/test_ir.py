@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -134,6 +135,22 @@ def test_weights_that_cannot_be_read_are_an_error(tmp_path: Path, fault: str) ->
         path.symlink_to("model.bin")
     problem = "is missing" if fault == "missing" else "is not a regular file"
     with pytest.raises(InvalidArgumentError, match=f"the weights file model.bin {problem}"):
+        scan(tmp_path / "model.xml")
+
+
+def test_weights_that_may_not_be_read_are_named(tmp_path: Path, monkeypatch: Patch) -> None:
+    (tmp_path / "model.xml").write_text(variadic())
+    (tmp_path / "model.bin").write_bytes(weights())
+    open_file = Path.open
+
+    def refuse_weights(path: Path, *arguments: Any) -> Any:
+        if path.suffix == ".bin":
+            raise PermissionError(13, "Permission denied", str(path))
+        return open_file(path, *arguments)
+
+    monkeypatch.setattr(Path, "open", refuse_weights)
+    problem = "the weights file model.bin cannot be read: Permission denied"
+    with pytest.raises(InvalidArgumentError, match=problem):
         scan(tmp_path / "model.xml")
 
 
