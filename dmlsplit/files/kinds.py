@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
 
-from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.errors import InvalidArgumentError, limit_error
 
 BEGINNING_BYTES = 4096
 _ARCHIVES = {
@@ -37,6 +37,17 @@ def name_kind_in_errors(path: str | PathLike[str], binary: bool = False) -> Iter
         if not description:
             raise
         raise InvalidArgumentError(description) from None
+
+
+def check_size(path: Path, most_bytes: int, fix: str = "") -> None:
+    """Refuse a path that is not a regular file, and a file of more than `most_bytes` bytes."""
+    if not path.exists():
+        raise InvalidArgumentError("cannot be read: No such file or directory")
+    if not path.is_file():
+        raise InvalidArgumentError("is not a regular file. Fix: give the name of one")
+    if (size := path.stat().st_size) > most_bytes:
+        hint = f". Fix: {fix}" if fix else ""
+        raise limit_error(f"it has {size:,} bytes, and at most {most_bytes:,} are read{hint}")
 
 
 def read_beginning(path: Path) -> bytes:

@@ -13,6 +13,7 @@ from typing import Any
 
 from dmlsplit.errors import InvalidArgumentError, limit_error, unreadable_file_error
 from dmlsplit.files.fields import Field
+from dmlsplit.files.kinds import check_size
 from dmlsplit.messages import cut_middle
 
 _UINT64_MAX = 2**64 - 1
@@ -29,16 +30,7 @@ _TRAILING_COMMAS = re.compile(_STRING + r"|,(?=\s*[\]}])", re.DOTALL)
 def read_json(path: Path) -> Field:
     """Read a JSON file; NaN and numbers beyond 64 bits are also refused."""
     try:
-        if not path.exists():
-            raise InvalidArgumentError("cannot be read: No such file or directory")
-        if not path.is_file():
-            raise InvalidArgumentError("is not a file")
-        size = path.stat().st_size
-        if size > MAX_JSON_BYTES:
-            raise limit_error(
-                f"it has {size:,} bytes, and at most {MAX_JSON_BYTES:,} are read. Fix: keep large "
-                "data in files that sourcePath names"
-            )
+        check_size(path, MAX_JSON_BYTES, "keep large data in files that sourcePath names")
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise unreadable_file_error(error) from None

@@ -6,18 +6,18 @@ from pathlib import Path
 
 from dmlsplit.errors import (
     InvalidArgumentError,
-    limit_error,
     one_line,
     path_in_errors,
     unreadable_file_error,
 )
+from dmlsplit.files.kinds import check_size
 from dmlsplit.lint.report.findings import Finding, findings, with_slashes
 from dmlsplit.lint.verdict import Assessment
 from dmlsplit.messages import printable
 
 SCHEMA = 1
 MAX_BYTES = 64 << 20  # some 200,000 findings
-_FIX = "Fix: delete it, and a new one is written"
+_FIX = "delete it, and a new one is written"
 
 
 def baseline_json(assessment: Assessment) -> str:
@@ -62,24 +62,21 @@ def read_baseline(path: Path) -> frozenset[tuple[str, str]]:
         If the file cannot be read or is not a baseline.
     """
     with path_in_errors(path):
-        if not path.is_file():
-            raise InvalidArgumentError("is not a regular file. Fix: give the name of one")
         try:
-            if (size := path.stat().st_size) > MAX_BYTES:
-                raise limit_error(
-                    f"it has {size:,} bytes, and at most {MAX_BYTES:,} are read. {_FIX}"
-                )
-            document = json.loads(path.read_text("utf-8"))
+            check_size(path, MAX_BYTES, _FIX)
+            content = path.read_bytes()
         except OSError as error:
             raise unreadable_file_error(error) from None
+        try:
+            document = json.loads(content)
         except (ValueError, RecursionError) as error:
             problem = one_line(error, with_path=False)
-            raise InvalidArgumentError(f"is not JSON: {problem}. {_FIX}") from None
+            raise InvalidArgumentError(f"is not JSON: {problem}. Fix: {_FIX}") from None
         match document:
             case {"schema": schema, "findings": [*entries]}:
                 if schema == SCHEMA and all(map(_is_entry, entries)):
                     return frozenset((entry["file"], entry["fingerprint"]) for entry in entries)
-        raise InvalidArgumentError(f"is not a baseline of schema {SCHEMA}. {_FIX}")
+        raise InvalidArgumentError(f"is not a baseline of schema {SCHEMA}. Fix: {_FIX}")
 
 
 def _is_entry(entry: object) -> bool:

@@ -15,6 +15,7 @@ from typing import NamedTuple, NoReturn
 from xml.etree import ElementTree
 
 from dmlsplit.errors import InvalidArgumentError, limit_error, unreadable_file_error
+from dmlsplit.files.kinds import check_size
 from dmlsplit.messages import counted
 from dmlsplit.models.limits import (
     MAX_KEPT_ELEMENTS,
@@ -99,13 +100,7 @@ def read_ir(path: Path) -> Graph:
     # This encoding overrides the declared one: Python would look for a codec of that name.
     parser = ElementTree.XMLParser(target=_TreeBuilder(), encoding="utf-8")  # noqa: S314 - no DOCTYPE
     try:
-        if not path.exists():
-            raise InvalidArgumentError("cannot be read: No such file or directory")
-        if not path.is_file():
-            raise InvalidArgumentError("is not a file")
-        if path.stat().st_size > MAX_XML_BYTES:
-            size = path.stat().st_size
-            raise limit_error(f"it has {size:,} bytes, and at most {MAX_XML_BYTES:,} are read")
+        check_size(path, MAX_XML_BYTES)
         with path.open("rb") as file:
             while chunk := file.read(_CHUNK_BYTES):
                 parser.feed(chunk)
