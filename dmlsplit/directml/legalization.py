@@ -236,8 +236,10 @@ def _tensor(
     original: TensorDesc, data_type: TensorDataType, dims: list[_Dimension], index: int
 ) -> TensorDesc:
     """Tensor `index`, described by the dimensions."""
-    sizes, strides = zip(*(dim.extents[index] for dim in dims), strict=True)
-    # The stride of a dimension of size 1 is never used, so any value counts as packed.
+    extents = [dim.extents[index] for dim in dims]
+    sizes = tuple(size for size, _ in extents)
+    # The stride of a dimension of size 1 is never used. It may be too large for wider elements.
+    strides = tuple(stride if size > 1 else 0 for size, stride in extents)
     rows = zip(sizes, strides, packed_byte_strides(sizes, 1), strict=True)
     packed = all(size == 1 or stride == step for size, stride, step in rows)
     alignment = original.guaranteed_base_offset_alignment

@@ -117,10 +117,14 @@ PADDED = [TensorDesc("INT64", (2, 1)), TensorDesc("INT64", (2, 2), strides=(5, 2
          "axis 1: UINT32[4,3] strides [1,4] -> UINT32[4,1], UINT32[4,2] strides [1,4]"),
         (("UINT8", (2, 4), (6, 1)), [TensorDesc("UINT8", (2, 2), strides=(4, 1))] * 2, "1_0",
          "axis 3: UINT16[1,1,2,2] strides [0,0,3,1] -> "
-         "UINT16[1,1,2,1] strides [0,0,2,1], UINT16[1,1,2,1] strides [0,0,2,1]"),
+         "UINT16[1,1,2,1] strides [0,0,2,0], UINT16[1,1,2,1] strides [0,0,2,0]"),
         # A dimension of 1 may have any stride.
         (("UINT8", (1, 4), (7, 1)), [TensorDesc("UINT8", (1, 2), strides=(3, 1))] * 2, "1_0",
          "axis 3: UINT16[1,1,1,2] -> UINT16[1,1,1,1], UINT16[1,1,1,1]"),
+        # Even one that is too large for narrower elements.
+        (("INT64", (1, 2, 2), None), [TensorDesc("INT64", (1, 1, 2), strides=(2**31, 1, 3))] * 2,
+         "1_0", "axis 2: UINT32[1,2,2,2] strides [0,1,4,2] -> "
+         "UINT32[1,2,1,2] strides [0,1,0,6], UINT32[1,2,1,2] strides [0,1,0,6]"),
     ],
 )  # fmt: skip
 def test_strides_are_rewritten_with_the_elements(

@@ -54,6 +54,9 @@ def specializations(split: Split) -> tuple[set[str], set[str]]:
 
 # How many specializations a first call may compile.
 MOST = {prefill: 4, experts: 2, boxes: 4, anchors: 2}
+# Those of calls with transposed inputs: of `transpose`, for the alignments of lines, and of
+# `strided`, for outputs of few columns.
+MOST_TRANSPOSED = 12
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -66,3 +69,19 @@ def test_calls_with_new_shapes_need_no_new_specialization_after_the_first_call(
     assert 1 <= len(first_sources) <= MOST[replay]
     for split in later_splits:
         assert specializations(split)[0] <= first_sources, split
+
+
+@pytest.mark.parametrize("count", [8, 64, 256])
+def test_new_sizes_of_a_transposed_input_need_few_specializations(count: int) -> None:
+    """The columns that each expert gets, of a matrix that is stored by columns."""
+    draw = np.random.default_rng(count)
+    sources = set()
+    for columns in draw.integers(1024, 8193, CALLS).tolist():
+        sizes = draw.multinomial(columns, draw.dirichlet([1.5] * count)).tolist()
+        # Rows are contiguous in the outputs, columns in the input.
+        geometry = packed_split(
+            (columns, 128), 0, sizes, WIDTH, input_strides=(WIDTH, columns * WIDTH)
+        )
+        launches = plan(geometry, 16, 16, H200.limits)
+        sources |= {kernel_launch.code.source for kernel_launch in launches}
+    assert len(sources) <= MOST_TRANSPOSED

@@ -2,7 +2,8 @@
 
 It serves strided splits whose input and output are contiguous along different dimensions, and rows
 of outputs that are one element wide each. A kernel is compiled for an element, the shape of a
-tile, the alignment of lines, and the numbers of outputs, planes and loops. Sizes are arguments.
+tile, the alignment of lines, the number of loops, and the room for outputs and planes. Sizes are
+arguments.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,7 +23,17 @@ from dmlsplit.backends.cuda.launch import (
 )
 from dmlsplit.backends.cuda.planner.estimates import MIN_FILL
 from dmlsplit.backends.cuda.planner.forms import Nest
-from dmlsplit.backends.cuda.specialization import DIVISOR, OFFSET_64, Argument, divisor, specialize
+from dmlsplit.backends.cuda.specialization import (
+    DIVISOR,
+    OFFSET_64,
+    POINTER_BYTES,
+    UNUSED_TILE,
+    Argument,
+    capacity,
+    divisor,
+    padded_table,
+    specialize,
+)
 from dmlsplit.geometry import ONE_TRIP, Loop, RowSplit, StridedCopy, ceil_div
 
 # Of a block: few, with many loads each, because a thread computes only once where its elements are.
@@ -40,6 +51,8 @@ SECTOR = 32  # bytes
 # Both sides of a plane must be at least this long: a line of 8 words is one sector.
 MIN_SIDE = 8
 MAX_PLANES = 256  # whose numbers have one byte
+# The most bytes of parameters outside the table of pointers, for a single plane without loops.
+NUMBERS_BYTES = 96
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +164,8 @@ def element_launch(split: RowSplit, assumptions: Assumptions) -> KernelLaunch | 
     # 16 are left to `rows` and `tile`, which copy them as whole vectors. For other pitches,
     # `tile` takes fewer instructions (docs/design/017-transposes.md).
     can_number = max(split.rows, count) * unit <= MAX_SIDE_BYTES
-    if unit not in (1, 2, 4, 8) or not can_number or split.pitch % VECTOR:
+    room = (assumptions.limits.parameter_bytes - NUMBERS_BYTES) // POINTER_BYTES
+    if unit not in (1, 2, 4, 8) or not can_number or split.pitch % VECTOR or count > room:
         return None
     plane = Plane(count, split.rows, down_stride=0, across_stride=split.pitch)
     # If a row needs several tiles, no sector should be in two of them, because both would read it.
@@ -161,14 +175,14 @@ def element_launch(split: RowSplit, assumptions: Assumptions) -> KernelLaunch | 
         return None
     outputs = _Outputs(
         split.outputs,
+        min(capacity(count), room),
         [plane],
         [(0, 0)],
         split.total_bytes,
         f"rows of {count} outputs, one {unit}-byte element each",
         has_pointers=True,
     )
-    launch = _launch(tile, outputs, assumptions)
-    return launch if len(launch.parameters(())) <= assumptions.limits.parameter_bytes else None
+    return _launch(tile, outputs, assumptions)
 
 
 def down_loop(nest: Nest) -> Loop | None:
@@ -211,6 +225,7 @@ def _launch_of_nests(
     offsets = [copy.input_offset for copy in copies]
     outputs = _Outputs(
         tuple(output for _, output in nest_outputs),
+        capacity(len(nest_outputs), least=1),
         planes,
         [(offset, plane_of[nest]) for offset, (nest, _) in zip(offsets, nest_outputs, strict=True)],
         sum(copy.total_bytes for copy in copies),
@@ -238,11 +253,22 @@ class _Outputs(NamedTuple):
     """
 
     indices: tuple[int, ...]  # into the geometry's pieces
+    slots: int  # outputs that the parameters have room for
     planes: Sequence[Plane]  # distinct ones
     entries: Sequence[tuple[int, int]]  # an output's first byte in the input, and its plane's index
     total_bytes: int
     reason: str  # as in `KernelLaunch`
     has_pointers: bool = False
+
+    @property
+    def entry_slots(self) -> int:
+        """The entries that the parameters have room for."""
+        return 1 if self.has_pointers else self.slots
+
+    @property
+    def plane_slots(self) -> int:
+        """The planes that the parameters have room for."""
+        return capacity(len(self.planes), least=1)
 
     @property
     def depth(self) -> int:
@@ -253,15 +279,15 @@ class _Outputs(NamedTuple):
 def _launch(tile: Tile, outputs: _Outputs, assumptions: Assumptions) -> KernelLaunch:
     """The launch that writes outputs in tiles of their planes."""
     tile_counts = [prod(tile.counts(outputs.planes[n])) for _, n in outputs.entries]
-    starts = tuple(accumulate(tile_counts, initial=0))
+    *starts, grid = accumulate(tile_counts, initial=0)
     constants = _constants(tile, outputs)
     tables = _tables(tile, outputs, starts)
     return KernelLaunch(
-        *specialize("transpose", len(outputs.indices), RESIDENT, constants, tables, THREADS),
+        *specialize("transpose", outputs.slots, RESIDENT, constants, tables, THREADS),
         outputs=outputs.indices,
         total_bytes=outputs.total_bytes,
         is_streaming=assumptions.is_streaming,
-        grid=starts[-1],
+        grid=grid,
         shared_bytes=tile.shared_vectors * VECTOR,
         bytes_in_flight=LOADS * VECTOR,
         reason=outputs.reason,
@@ -279,27 +305,29 @@ def _constants(tile: Tile, outputs: _Outputs) -> tuple[Argument, ...]:
         ("bool", "kOutputAligned", int(tile.is_output_aligned)),
         ("int", "kSharedVectors", tile.shared_vectors),
         ("bool", "kPointers", int(outputs.has_pointers)),
-        ("int", "kEntries", len(outputs.entries)),
-        ("int", "kPlanes", len(outputs.planes)),
+        ("int", "kEntries", outputs.entry_slots),
+        ("int", "kPlanes", outputs.plane_slots),
         ("int", "kLoops", outputs.depth),
     )
 
 
-def _tables(tile: Tile, outputs: _Outputs, starts: tuple[int, ...]) -> Iterator[Argument]:
+def _tables(tile: Tile, outputs: _Outputs, starts: Sequence[int]) -> Iterator[Argument]:
     """The tables of planes, and those of entries: offset in the input, first block, and plane."""
     offsets, plane_indices = zip(*outputs.entries, strict=True)
-    yield OFFSET_64, "offsets", offsets
+    slots = outputs.entry_slots
+    yield OFFSET_64, "offsets", padded_table(offsets, slots, 0)
     yield from _plane_tables(tile, outputs)
-    yield "unsigned", "starts", starts
-    yield "unsigned char", "planes", plane_indices
+    yield "unsigned", "starts", padded_table(starts, slots, UNUSED_TILE)
+    yield "unsigned char", "planes", padded_table(plane_indices, slots, 0)
 
 
 def _plane_tables(tile: Tile, outputs: _Outputs) -> Iterator[Argument]:
     """The tables of planes: sizes, strides, and numbers of tiles with divisors by them.
 
-    All planes get the loops of the deepest one; a table has at least one entry.
+    All planes get the loops of the deepest one; a table has at least one entry. Unused slots have
+    the first plane again.
     """
-    planes = outputs.planes
+    planes = padded_table(outputs.planes, outputs.plane_slots, outputs.planes[0])
     depth = outputs.depth
     plane_loops = [[*plane.loops, *[ONE_TRIP] * depth][:depth] for plane in planes]
     loops = list(chain.from_iterable(plane_loops)) or [ONE_TRIP]
