@@ -39,7 +39,7 @@ class _Cupy(Adapter):
         remaining = iter(new.shapes)
         try:
             arrays = driver.load().empty(device_number_of(like.device), remaining, dtype)
-        except (MemoryError, RuntimeError) as error:
+        except (MemoryError, OverflowError, RuntimeError) as error:
             raise allocation_error(like, new.shapes, remaining, dtype, error) from None
         return arrays, [array.data.ptr for array in arrays]
 

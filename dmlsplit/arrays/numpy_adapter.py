@@ -42,7 +42,7 @@ class _Numpy(Adapter):
         remaining = iter(new.shapes)
         try:
             arrays = list(map(np.empty, remaining, repeat(dtype)))
-        except MemoryError as error:
+        except (MemoryError, ValueError) as error:  # the second: more than 2^63 bytes
             raise allocation_error(like, new.shapes, remaining, dtype, error) from None
         return arrays, list(map(_address, arrays))
 

@@ -1,12 +1,14 @@
 """``dmlsplit selftest``: checks every byte on this machine's GPU, or on its CPU."""
 
 import argparse
+from pathlib import Path
 
 from dmlsplit.cli.inputs import Commands, add_command, seconds
 from dmlsplit.cli.terminal import (
     EXIT_OK,
     EXIT_REFUSED,
     EXIT_UNUSABLE,
+    STDOUT,
     print_message,
     print_result,
     progress_bar,
@@ -67,8 +69,11 @@ def add_to(commands: Commands) -> None:
 
 def selftest(arguments: argparse.Namespace) -> int:
     """Run the self-test, and show each line when it is known."""
+    from dmlsplit.files.atomic import resolve_destination
     from dmlsplit.self_test import selftest as run
 
+    if arguments.output not in (None, STDOUT) and not Path(arguments.output).exists():
+        resolve_destination(Path(arguments.output))  # refused now, not after a minute
     is_text = arguments.format == "text"
     device = arguments.device
     limit = arguments.seconds

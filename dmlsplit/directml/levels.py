@@ -202,7 +202,8 @@ def _row(entry: Field, level: FeatureLevel, previous: LevelSupport | None) -> Le
     name = f"DML_FEATURE_LEVEL_{level}"
     if entry.get("name").value != name:
         raise entry.get("name").error(f"{name}, as levels are listed in rising order")
-    entry.get("directml").read(directml_version, "a version such as 1.8.0, in quotes")
+    directml = entry.get("directml")
+    directml.read(directml_version, "a version such as 1.8.0, in quotes")
     # A level without `split` accepts what the level before accepts.
     if previous and "split" not in entry.value:
         low = previous.minimum_dimensions
@@ -212,7 +213,7 @@ def _row(entry: Field, level: FeatureLevel, previous: LevelSupport | None) -> Le
         low, high, data_types = _support(entry.get("split"))
     return LevelSupport(
         level,
-        directml=str(entry.get("directml").value),
+        directml=directml.text(),  # YAML reads 1.10 without quotes as 1.1
         is_public=bool(entry.value.get("public", True)),
         windows=_windows_build(entry.get("windows")),
         minimum_dimensions=low,
@@ -226,7 +227,7 @@ def _windows_build(entry: Field) -> WindowsBuild | None:
     """The field ``windows`` of a row."""
     if entry.value is None:
         return None
-    build = entry.get("build").read(int, "an integer")
+    build = entry.get("build").integer(1)
     return WindowsBuild(build, *(str(entry.get(key).value) for key in ("name", "basis", "source")))
 
 

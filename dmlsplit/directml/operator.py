@@ -10,7 +10,7 @@ from typing import SupportsIndex
 from dmlsplit.checks import Integers, instance, integer, integers, sequence
 from dmlsplit.directml.tensor import TensorDesc, byte_strides
 from dmlsplit.geometry import SplitGeometry, piece_shapes, split_geometry
-from dmlsplit.messages import counted
+from dmlsplit.messages import counted, digits
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -122,7 +122,7 @@ class SplitOperatorDesc:
         return tuple(shape[self.axis] for shape in shapes) if is_in_range else ()
 
     def __str__(self) -> str:
-        head = f"SPLIT axis {self.axis}: {self.input_tensor} ->"
+        head = f"SPLIT axis {digits(self.axis)}: {self.input_tensor} ->"
         if not 0 <= self.axis < self.input_tensor.dimension_count:
             # `from_sizes` cannot know the shapes of these outputs.
             return f"{head} {counted(self.output_count, 'output')}"

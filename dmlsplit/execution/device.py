@@ -105,12 +105,12 @@ class Device:
         Raises
         ------
         InvalidArgumentError
-            If a level is not recognised. If `requested` is not iterable, the error is also a
-            TypeError.
+            If a level is not recognised. If `requested` is a string, or not iterable, the error is
+            also a TypeError.
         UnsupportedError
             If the device supports none of them.
         """
-        if not isinstance(requested, Iterable):
+        if isinstance(requested, str) or not isinstance(requested, Iterable):
             raise ArgumentTypeError(
                 f"requested has the type {type(requested).__name__}; it must be an iterable of "
                 "levels, such as a list"

@@ -39,12 +39,16 @@ def test_a_strict_self_test_of_the_cpu_exits_with_2_and_json_says_so_alone(
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [("--device gpu", "it must be 'cpu', 'cuda' or 'cuda:N'"), ("--seconds -1", "0 or more")],
+    [
+        ("--device gpu", "it must be 'cpu', 'cuda' or 'cuda:N'"),
+        ("--seconds -1", "0 or more"),
+        ("--device cpu -o none/report.json", "there is no such folder"),
+    ],
 )
 def test_invalid_options_are_reported_in_one_line(
     options: str, words: str, here: Path, capsys: Capsys
 ) -> None:
     assert main(["selftest", *options.split()]) == 2
-    err = capsys.readouterr().err
+    out, err = capsys.readouterr()
     assert words in err
-    assert err.count("\n") == 1
+    assert (out, err.count("\n")) == ("", 1)

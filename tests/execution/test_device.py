@@ -110,6 +110,8 @@ def test_check_feature_levels_returns_the_highest_supported_one() -> None:
         device.check_feature_levels([])
     with pytest.raises(dml.InvalidArgumentError, match="feature level is 'x'"):
         device.check_feature_levels(["x"])
+    with pytest.raises(dml.InvalidArgumentError, match="requested has the type str"):
+        device.check_feature_levels("4_1")
 
 
 @pytest.mark.parametrize(

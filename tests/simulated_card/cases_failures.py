@@ -90,6 +90,27 @@ def test_a_lost_device_is_reported_by_every_call(call: str) -> None:
         CALLS[call](source, outs, dispatched)
 
 
+@pytest.mark.parametrize("function", ["cudaDeviceGetAttribute", "cudaGetDevice"])
+def test_a_device_that_answers_no_question_is_lost(function: str) -> None:
+    source = cupy.asarray(noise((77, 31)))
+    array = foreign(source)
+    with another_driver():
+        card.fail(function, 999)
+        with pytest.raises(dml.DeviceRemovedError, match=r"is gone.*start a new process"):
+            dml.split(array, (11, 20), 1)
+        card.forget_failures()
+        assert is_split_into(source, dml.split(source, (11, 20), 1))
+
+
+def test_a_number_that_is_no_stream_leaves_the_current_stream_as_it_was() -> None:
+    source, outs = source_and_outputs()
+    split = bound(source, outs)
+    with pytest.raises(dml.InvalidArgumentError, match="a CUDA stream's handle"):
+        split.dispatch(2**63)
+    split.dispatch(cupy.cuda.Stream())
+    assert is_split_into(source, outs)
+
+
 def test_the_error_of_an_upload_without_enough_memory_has_the_needed_bytes() -> None:
     card.set_memory_limit(0, card.memory_used(0))
     cupy.get_default_memory_pool().free_all_blocks()

@@ -159,7 +159,9 @@ class Driver:
     def _target(self, device: int) -> installation.CompileTarget:
         """What CuPy compiles for on a device."""
         cuda = self._cupy.cuda
-        major, minor = (cuda.runtime.deviceGetAttribute(number, device) for number in CAPABILITY)
+        ask = cuda.runtime.deviceGetAttribute
+        with self.on_device(None, f"cuda:{device} cannot be asked for its compute capability"):
+            major, minor = (ask(number, device) for number in CAPABILITY)
         capability = 10 * major + minor
         # Undocumented. Without it, CuPy is expected to know the GPU.
         newest = getattr(cuda.compiler, "_get_max_compute_capability", lambda: capability)()
@@ -300,7 +302,10 @@ class Driver:
                 f"{failure} on {name}: {error}. A forked process cannot use CUDA if its parent "
                 "did. Fix: start processes with spawn"
             )
-        is_full = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+        is_full = (
+            isinstance(error, (MemoryError, OverflowError))
+            or type(error).__name__ == "OutOfMemoryError"
+        )
         if device is None or (not is_full and status != OUT_OF_MEMORY):
             return DmlError(f"{failure} on {name}: {error}")
         return OutOfMemoryError(f"{failure} on {name}: {self._memory_text(device, needed)}")

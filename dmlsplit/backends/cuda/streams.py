@@ -14,8 +14,10 @@ def stream_handle(stream: Any, device: int) -> int:
     """
     handle: Any = stream
     if type(stream) is not int and hasattr(stream, "__cuda_stream__"):
-        handle = stream.__cuda_stream__()[1]
-    if type(handle) is not int or handle < 0:
+        protocol = stream.__cuda_stream__()  # its version, and the handle
+        handle = protocol[1] if type(protocol) is tuple and len(protocol) == 2 else None
+    # CuPy would keep a larger number as its current stream, and then fail in every call.
+    if type(handle) is not int or not 0 <= handle < 2**63:
         raise InvalidArgumentError(
             f"stream is {value_text(stream)}; it must be None, a CUDA stream's handle, or a "
             "stream of CuPy, torch or any library with __cuda_stream__"

@@ -1,4 +1,4 @@
-"""Initial values of DxDispatch resources: arrays, constants, sequences, typed lists, files.
+"""Initial values of DxDispatch resources: arrays, constants, sequences, files.
 
 Each form knows its size in bytes, but makes the bytes only when a model runs, and only as many of
 the first ones as the model uses. Conversions follow DxDispatch's source (microsoft/DirectML,

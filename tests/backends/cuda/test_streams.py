@@ -30,7 +30,18 @@ def test_a_stream_is_a_handle_or_has_the_stream_protocol(stream: Any, handle: in
     assert stream_handle(stream, 0) == handle
 
 
-@pytest.mark.parametrize("stream", ["fast", -1, True, 1.5, object()])
+class NotAPair:
+    def __init__(self, result: Any) -> None:
+        self.result = result
+
+    def __cuda_stream__(self) -> Any:
+        return self.result
+
+
+@pytest.mark.parametrize(
+    "stream",
+    ["fast", -1, 2**63, True, 1.5, object(), *map(NotAPair, [None, 5, (0,), (0, "a"), (0, -1)])],
+)
 def test_an_object_that_is_not_a_stream_is_refused(stream: Any) -> None:
     with pytest.raises(dml.InvalidArgumentError, match="it must be None, a CUDA stream's handle"):
         stream_handle(stream, 0)

@@ -9,6 +9,7 @@ from dmlsplit.backends.cuda.specialization import (
     COUNT_64,
     DIVISOR,
     OFFSET_64,
+    POINTER_BYTES,
     UNUSED_TILE,
     Argument,
     capacity,
@@ -17,11 +18,13 @@ from dmlsplit.backends.cuda.specialization import (
     padded_table,
     specialize,
 )
-from dmlsplit.geometry import RowSplit, indices
+from dmlsplit.geometry import RowSplit, ceil_div, indices
 
 # The largest divisor, which replaces longer pitches. The kernel divides at most 8 KiB by the pitch,
 # so the quotient is 0 in either case.
 LONG_PITCH = 1 << 31
+# The bytes of an output in the parameters: its address, and its entries of the tables.
+OUTPUT_BYTES = POINTER_BYTES + 8 + 8 + 4
 
 
 def tile_launches(split: RowSplit, assumptions: Assumptions) -> Iterator[KernelLaunch]:
@@ -29,12 +32,20 @@ def tile_launches(split: RowSplit, assumptions: Assumptions) -> Iterator[KernelL
 
     The number of rows changes only arguments.
     """
+    count = len(split.outputs)
+    limit = assumptions.limits.parameter_bytes
+    # To plan too many outputs, only to halve them, would take seconds for thousands.
+    slots = capacity(1)
+    while (larger := capacity(slots + 1)) * OUTPUT_BYTES <= limit:
+        slots = larger
+    step = ceil_div(count, ceil_div(count, slots))
 
     def launch(positions: Sequence[int]) -> KernelLaunch:
         part = split.take(positions)
         return _launch(part, assumptions, layout_of(part, assumptions))
 
-    return launches_within(launch, indices(len(split.outputs)), assumptions.limits.parameter_bytes)
+    for first in range(0, count, step):
+        yield from launches_within(launch, indices(count)[first : first + step], limit)
 
 
 def _launch(split: RowSplit, assumptions: Assumptions, layout: Layout) -> KernelLaunch:

@@ -3,12 +3,14 @@
 import itertools
 import re
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.launch import Assumptions, KernelLaunch
-from dmlsplit.backends.cuda.planner.layouts import _groups
+from dmlsplit.backends.cuda.planner import layouts, tile
+from dmlsplit.backends.cuda.planner.layouts import Layout, _groups
 from dmlsplit.backends.cuda.planner.tile import tile_launches
 from dmlsplit.geometry import RowSplit
 from tests.support.descriptors import packed_split
@@ -158,3 +160,23 @@ def test_groups_of_outputs_differ_by_at_most_one_output() -> None:
         sizes = [end - begin for begin, end in itertools.pairwise(starts)]
         assert max(sizes) * 32 <= most
         assert max(sizes) - min(sizes) <= 1
+
+
+@pytest.mark.parametrize("bytes_", [4096, 32764])
+def test_no_more_outputs_are_planned_than_fit_the_parameters(
+    bytes_: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = []
+
+    def layout_of(split: RowSplit, assumptions: Assumptions) -> Layout:
+        planned.append(len(split.outputs))
+        return layouts.layout_of(split, assumptions)
+
+    monkeypatch.setattr(tile, "layout_of", layout_of)
+    count = 5000
+    widths = tuple(1 + output % 7 for output in range(count))
+    offsets = tuple(itertools.accumulate(widths[:-1], initial=0))
+    split = RowSplit(100, sum(widths), tuple(range(count)), offsets, widths)
+    launches = list(tile_launches(split, assumed(1, 1, bytes_)))
+    assert planned == [len(launch.outputs) for launch in launches]
+    assert sum(planned) == count
