@@ -276,7 +276,7 @@ def _print_scan_notes(scan: Scan) -> None:
         print_message(f"error: {file}: {message}")
     if scan.skipped_count:
         skipped = counted(scan.skipped_count, "model file")
-        print_message(f"note: skipped {skipped} ({SKIPPED}); --hidden includes them")
+        print_message(f"note: skipped {skipped} ({SKIPPED}); name them, or give --hidden")
     for name, fix in scan.unused:
         print_message(
             f"note: --dim {name}: no input of these models has a dynamic dimension of that name. "

@@ -21,7 +21,7 @@ ENDINGS = (".onnx", ".xml", ".json")
 # In a folder, only models are found: any .json may be there, and most .xml files are not models.
 _FOLDER_ENDINGS = (".onnx", ".xml")
 # The models that a search of folders skips.
-SKIPPED = "hidden or in a virtual environment"
+SKIPPED = "hidden, in a virtual environment, or a link out of the folder"
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,17 +228,31 @@ def _files(path: str, *, include_hidden: bool) -> tuple[list[str], list[str], li
     if Path(path).is_dir():
         files, skipped, errors = _models_in(path, include_hidden=include_hidden)
     elif glob.has_magic(path) and not Path(path).exists():
-        # Path.glob rejects absolute patterns.
-        names = glob.iglob(path, recursive=True)  # noqa: PTH207
-        files = sorted(name for name in names if not Path(name).is_dir())
-        if "**" in path:  # glob skips folders that it cannot read
-            *_, errors = _models_in(_root(path), include_hidden=include_hidden)
+        files = sorted(name for name in set(_matches(path, errors)) if not Path(name).is_dir())
     else:
         return [path], [], []
     if not files and not errors:
-        rest = f"; skipped {len(skipped)} ({SKIPPED}). Fix: --hidden" if skipped else ""
-        raise InvalidArgumentError(f"no .onnx or .xml model found{rest}")
+        fix = f"; skipped {len(skipped)} ({SKIPPED}). Fix: name them, or give --hidden"
+        raise InvalidArgumentError(f"no .onnx or .xml model found{fix if skipped else ''}")
     return files, skipped, errors
+
+
+def _matches(pattern: str, errors: list[OSError]) -> Iterator[str]:
+    """The paths that match a pattern, and the errors of folders that cannot be read.
+
+    Unlike in `glob`, ``**`` follows no links, which may lead in circles.
+    """
+    parts = Path(pattern).parts
+    if "**" not in parts:
+        yield from glob.iglob(pattern)  # noqa: PTH207 - Path.glob rejects absolute patterns
+        return
+    position = parts.index("**")
+    rest = parts[position + 1 :] or ("*",)
+    tops = glob.iglob(str(Path(*parts[:position]))) if position else ["."]  # noqa: PTH207
+    for top in filter(os.path.isdir, tops):
+        for folder, names, _ in os.walk(top, onerror=errors.append):
+            names[:] = [name for name in names if not name.startswith(".")]
+            yield from _matches(str(Path(glob.escape(folder), *rest)), errors)
 
 
 def _models_in(folder: str, *, include_hidden: bool) -> tuple[list[str], list[str], list[OSError]]:
@@ -250,6 +264,7 @@ def _models_in(folder: str, *, include_hidden: bool) -> tuple[list[str], list[st
     skipped: list[str] = []
     errors: list[OSError] = []
     skipped_folders: set[Path] = set()
+    top = Path(folder).resolve()
 
     def add_error(error: OSError) -> None:
         here = Path(error.filename)
@@ -264,15 +279,19 @@ def _models_in(folder: str, *, include_hidden: bool) -> tuple[list[str], list[st
             skipped_folders.add(here)
         for path in (here / name for name in names if _is_model(here / name)):
             is_hidden = here in skipped_folders or path.name.startswith(".")
-            (skipped if is_hidden and not include_hidden else files).append(str(path))
+            target = path.resolve() if path.is_symlink() else None
+            if (is_hidden and not include_hidden) or not (target or top).is_relative_to(top):
+                skipped.append(str(path))
+            # The search finds a link's target itself, unless its name is not that of a model.
+            elif target is None or target.suffix.lower() not in _FOLDER_ENDINGS:
+                files.append(str(path))
     return sorted(files), skipped, errors
 
 
 def _is_model(path: Path) -> bool:
     """Whether a search of folders takes a file for a model."""
     ending = path.suffix.lower()
-    # Skip links, which may lead out of the folder.
-    if ending not in _FOLDER_ENDINGS or not path.is_file() or path.is_symlink():
+    if ending not in _FOLDER_ENDINGS or not path.is_file():
         return False
     with suppress(OSError), path.open("rb") as file:
         return ending != ".xml" or b"<net" in file.read(4096)

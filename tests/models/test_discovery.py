@@ -11,9 +11,10 @@ from onnx import TensorProto
 import dmlsplit as dml
 from dmlsplit.cli import main
 from dmlsplit.frontends.onnx import FixedSizes
-from dmlsplit.models.discovery import option_site, scan_paths
+from dmlsplit.models.discovery import SKIPPED, option_site, scan_paths
 from tests.support.command import ROOT, save
 from tests.support.fixtures import Capsys, Patch
+from tests.support.hangs import no_hang
 from tests.support.models import one_split
 
 
@@ -114,8 +115,8 @@ def test_named_paths_are_never_skipped(path: str, clone: Path) -> None:
 
 
 def test_one_note_gives_the_number_of_skipped_files(clone: Path, capsys: Capsys) -> None:
-    reason = "(hidden or in a virtual environment)"
-    note = f"dmlsplit: note: skipped 7 model files {reason}; --hidden includes them\n"
+    reason = f"({SKIPPED})"
+    note = f"dmlsplit: note: skipped 7 model files {reason}; name them, or give --hidden\n"
     Path(".git/ir.xml").rename("ir")
     for line, message in (
         (". sub", note),
@@ -127,8 +128,35 @@ def test_one_note_gives_the_number_of_skipped_files(clone: Path, capsys: Capsys)
     for name in ("m.onnx", "sub/m.onnx"):
         Path(name).unlink()
     assert main(["validate", "."]) == 2
-    message = f"no .onnx or .xml model found; skipped 7 {reason}. Fix: --hidden\n"
+    message = (
+        f"no .onnx or .xml model found; skipped 7 {reason}. Fix: name them, or give --hidden\n"
+    )
     assert capsys.readouterr().err == f"dmlsplit: error: .: {message}"
+
+
+def test_a_pattern_follows_no_links_to_folders(clone: Path) -> None:
+    Path("sub/here").symlink_to(".")
+    Path("sub/there").symlink_to(".")
+    with no_hang():
+        assert names("**/m.onnx")[0] == [
+            "env/lib/m.onnx",
+            "m.onnx",
+            "sub/env/bin/m.onnx",
+            "sub/m.onnx",
+        ]
+        assert names("s*/**/m*")[0] == ["sub/env/bin/m.onnx", "sub/m.onnx"]
+        assert names("**/**/link.onnx")[0] == ["sub/link.onnx"]
+
+
+def test_a_folder_has_models_that_are_links_inside_of_it(clone: Path) -> None:
+    """As in a cache of Hugging Face, where names are links to files without a suffix."""
+    Path("blobs").mkdir()
+    Path("sub/m.onnx").rename("blobs/abc")
+    Path("sub/cached.onnx").symlink_to("../blobs/abc")
+    assert names(".") == (["m.onnx", "sub/cached.onnx"], 8)
+    ((_, problem),) = scan_paths(["sub"]).unreadable
+    assert f"skipped 3 ({SKIPPED})" in problem
+    assert names("sub/c*.onnx")[0] == ["sub/cached.onnx"]
 
 
 @pytest.mark.parametrize("pattern", ["", "**/*.onnx"])

@@ -17,7 +17,7 @@ from dmlsplit.messages import printable
 
 SCHEMA = 1
 MAX_BYTES = 64 << 20  # some 200,000 findings
-_FIX = "delete it, and a new one is written"
+_FIX = "name another file; if it does not exist, it is written"
 
 
 def baseline_json(assessment: Assessment) -> str:

@@ -126,9 +126,10 @@ def check_output(model: Path, output: Path, *, overwrite: bool) -> None:
     if output.exists() and not overwrite:
         raise InvalidArgumentError(f"{output} exists; it is not replaced. Fix: add --overwrite")
     if weights and output.parent.resolve() != model.parent.resolve():
+        name = output.name if output.name != model.name else f"{model.stem}.fixed.onnx"
         raise InvalidArgumentError(
             f"{model} keeps its weights in other files, which must be in the folder of the written "
-            f"model. Fix: give --write-fixed {model.parent / output.name}"
+            f"model. Fix: give --write-fixed {model.parent / name}"
         )
 
 
