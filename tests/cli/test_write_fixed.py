@@ -79,8 +79,9 @@ def test_the_written_model_keeps_a_known_defect(kind: str, here: Path) -> None:
     assert main(["validate", "fixed.onnx", "--ort", "--fail-on", "defect"]) == 1
 
 
+@pytest.mark.parametrize(("name", "advised_name"), [("fixed", "fixed"), ("a", "a.fixed")])
 def test_another_folder_than_that_of_the_weights_is_refused_before_the_report(
-    here: Path, capsys: Capsys
+    name: str, advised_name: str, here: Path, capsys: Capsys
 ) -> None:
     content = one_split(TensorProto.FLOAT, (6, 4), sizes=(2, 4), axis=0)
     content.graph.initializer.append(numpy_helper.from_array(np.ones(4, np.float32), "w"))
@@ -88,13 +89,13 @@ def test_another_folder_than_that_of_the_weights_is_refused_before_the_report(
     options = {"save_as_external_data": True, "location": "w.bin", "size_threshold": 0}
     onnx.save(content, "m/a.onnx", **options)
     line = ["validate", "m/a.onnx", "--windows", "19041", "--write-fixed"]
-    assert main([*line, "fixed.onnx"]) == 2
+    assert main([*line, f"{name}.onnx"]) == 2
     report, error = capsys.readouterr()
     assert report == ""
     advised = re.search(r"Fix: give --write-fixed (\S+)", error)
     assert advised
     assert main([*line, advised[1]]) == 0
-    assert Path("m/fixed.onnx").exists()
+    assert Path(f"m/{advised_name}.onnx").exists()
 
 
 def test_a_size_that_the_model_declares_for_a_value_in_the_middle_holds_for_the_written_one(
