@@ -112,11 +112,12 @@ def _fill(out: Any, array: Tensor, axis: int, sizes_or_count: Any) -> list[Tenso
         sizes_or_count = tuple(sizes_or_count)
     if not are_plain_ints(axis, sizes_or_count):
         return None
-    has_gradients = array.requires_grad or is_forward_mode()
-    if array.is_quantized or has_gradients or any(map(Tensor.is_neg, (array, *out))):
+    if array.is_quantized or array.requires_grad or is_forward_mode():
+        return None
+    if array.is_neg() or True in map(Tensor.is_neg, out):
         return None
     required = _required(array.shape, array.stride(), array.dtype, axis, sizes_or_count)
-    if list(map(_fields_of, out)) != required.fields or not all(map(Tensor.is_contiguous, out)):
+    if list(map(_fields_of, out)) != required.fields or False in map(Tensor.is_contiguous, out):
         return None
     if is_pre_dispatch() or any(map(Tensor.storage_offset, out)):
         return None
