@@ -232,6 +232,7 @@ def scan_inputs(arguments: argparse.Namespace) -> Scan:
     sizes = _fixed_sizes(arguments.dim)
     with progress_bar("scan") as progress:
         scan = scan_paths(arguments.paths, progress, sizes, include_hidden=arguments.hidden)
+    _check_onnx_options(arguments, scan.files)
     _print_scan_notes(scan)
     return scan
 
@@ -251,21 +252,41 @@ def _option_scan(arguments: argparse.Namespace) -> Scan | None:
         )
     if missing:
         return None
+    _refuse_onnx_options(arguments, "a descriptor given by options", "give numbers in --sizes")
+    from dmlsplit.models.discovery import Scan, option_site
+
+    return Scan((option_site(*values.values()),), ())
+
+
+def _check_onnx_options(arguments: argparse.Namespace, files: Sequence[str]) -> None:
+    """Refuse options that apply to none of the files; note those that apply to some of them."""
+    from dmlsplit.lint.advice_texts import Advice
+
+    others = [file for file in files if not file.lower().endswith(".onnx")]
+    if others and len(others) == len(files):
+        is_ir = others[0].lower().endswith(".xml")
+        fix = Advice.FIX_SIZES_IN_OPENVINO if is_ir else "give sizes in the file"
+        _refuse_onnx_options(arguments, others[0], fix)
+    elif others and (arguments.ort is not None or arguments.winml is not None):
+        print_message(
+            "note: --ort and --winml apply to ONNX models only; for other files, such as "
+            f"{others[0]}, an application calls DirectML directly"
+        )
+
+
+def _refuse_onnx_options(arguments: argparse.Namespace, subject: str, fix_of_dim: str) -> None:
+    """Refuse options of ONNX models for something else."""
     for option in ("ort", "winml"):
         if getattr(arguments, option) is not None:
             raise InvalidArgumentError(
-                f"--{option} applies to ONNX models only; a descriptor given by options is "
-                "passed to DirectML unchanged. Fix: give --directml, --windows or "
-                "--feature-level"
+                f"--{option} applies to ONNX models only; {subject} is passed to DirectML "
+                "unchanged. Fix: give --directml, --windows or --feature-level"
             )
     if arguments.dim:
         given = ", ".join(f"{name}={size}" for name, size in arguments.dim)
         raise InvalidArgumentError(
-            f"--dim is {given}; it applies to ONNX models only. Fix: give numbers in --sizes"
+            f"--dim is {given}; it applies to ONNX models only. Fix: {fix_of_dim}"
         )
-    from dmlsplit.models.discovery import Scan, option_site
-
-    return Scan((option_site(*values.values()),), ())
 
 
 def _print_scan_notes(scan: Scan) -> None:

@@ -1,5 +1,6 @@
 """`validate`: files, folders, formats and targets. Most refusals are in tests/golden/cli."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from onnx import TensorProto
 
 from dmlsplit.cli import main
 from tests.support.command import save, status_and_verdicts
+from tests.support.dxdispatch import model
 from tests.support.fixtures import Capsys
 from tests.support.models import one_split
 
@@ -78,3 +80,30 @@ def test_a_dim_that_is_not_a_name_and_a_size_is_refused(text: str, capsys: Capsy
     with pytest.raises(SystemExit):
         main(["validate", "m.onnx", "--dim", text])
     assert "it must be NAME=N or INPUT.AXIS=N" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ("--ort 1.6", "--ort applies to ONNX models only; d.json is passed to DirectML unchanged"),
+        ("--winml 19041", "--winml applies to ONNX models only"),
+        ("--dim n=2", "--dim is n=2; it applies to ONNX models only. Fix: give sizes in the file"),
+    ],
+)
+@pytest.mark.parametrize("command", ["validate", "explain"])
+def test_options_for_onnx_models_are_refused_for_other_files_alone(
+    command: str, options: str, problem: str, here: Path, capsys: Capsys
+) -> None:
+    Path("d.json").write_text(json.dumps(model()))
+    assert main([command, "d.json", *options.split()]) == 2
+    out, err = capsys.readouterr()
+    assert (out, problem in err) == ("", True)
+
+
+def test_a_note_says_which_files_a_runtime_does_not_pass_to_directml(
+    here: Path, capsys: Capsys
+) -> None:
+    Path("d.json").write_text(json.dumps(model()))
+    save("m.onnx", one_split(TensorProto.FLOAT, (6,), sizes=(2, 4), axis=0))
+    assert main(["validate", "m.onnx", "d.json", "--ort", "--format", "json"]) == 0
+    assert "other files, such as d.json, an application calls" in capsys.readouterr().err
