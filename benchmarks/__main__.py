@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.results import ResultsError
+from dmlsplit.cli.terminal import redirect_to_devnull
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -16,10 +17,15 @@ def main(argv: Sequence[str]) -> int:
     arguments = list(argv)
     options = parser().parse_args(arguments)
     try:
-        return int(options.run(options, arguments))
+        status = int(options.run(options, arguments))
+        sys.stdout.flush()
+        return status
     except ResultsError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # of `head`, say
+        redirect_to_devnull(sys.stdout)
+        return 0
     except KeyboardInterrupt:
         print("interrupted; finished rows are kept: -o with the same file resumes", file=sys.stderr)
         return 130
@@ -62,9 +68,7 @@ def parser() -> argparse.ArgumentParser:
     ratios.add_argument("results", type=Path)
     ratios.add_argument("--kind", help="only rows of this kind, such as 'case'")
     ratios.set_defaults(run=_ratios)
-    bars = commands.add_parser(
-        "bars", help="which bars of the CPU engine a run meets, and by how much"
-    )
+    bars = commands.add_parser("bars", help="which bars a cpu or host run meets, and by how much")
     bars.add_argument("results", type=Path)
     bars.set_defaults(run=_bars)
     compare = commands.add_parser("compare", help="what became faster or slower from A to B")
@@ -94,14 +98,15 @@ def _path(options: argparse.Namespace, kind: str) -> Path:
 def _cpu(options: argparse.Namespace, argv: list[str]) -> int:
     from benchmarks import cases, cpu, peers_cpu
     from benchmarks.environment import environment, state_after
-    from benchmarks.results import Results
+    from benchmarks.results import Results, with_text
     from benchmarks.table import Table
     from dmlsplit.backends.cpu import native
     from dmlsplit.backends.cpu.threads import thread_count
 
     if reason := native.unavailable_reason():
         print(f"note: NumPy copies in the rows of dmlsplit: {reason}", file=sys.stderr)
-    chosen = [c for c in cases.cpu_cases(options.quick) if (options.only or "") in c.name]
+    every = {case.name: case for case in cases.cpu_cases(options.quick)}
+    chosen = [every[name] for name in with_text(every, options.only)]
     threads = sorted({1, thread_count()})
     results = Results(_path(options, "cpu"), "cpu", environment(argv, with_gpu=False))
     table = Table(len(chosen) * len(threads), "dmlsplit")
@@ -143,10 +148,16 @@ def _ratios(options: argparse.Namespace, argv: list[str]) -> int:
 
 
 def _bars(options: argparse.Namespace, argv: list[str]) -> int:
-    from benchmarks.bars import markdown
+    from benchmarks import bars, host_instead
     from benchmarks.results import load
 
-    print(markdown(load(options.results)))
+    run = load(options.results)
+    if run["kind"] == "host":
+        host_instead.bars_are_met(run["rows"])
+    elif run["kind"] == "cpu":
+        print(bars.markdown(run))
+    else:
+        raise ResultsError(f"{options.results} is of a {run['kind']} run, which has no bars")
     return 0
 
 

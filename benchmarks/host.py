@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks import cases, cpu, host_instead, host_libraries, peers_cpu
 from benchmarks.environment import environment, state_after
 from benchmarks.gpu_samples import host_row
-from benchmarks.results import Results, failed
+from benchmarks.results import Results, failed, with_text
 from benchmarks.streams import one_stream
 from benchmarks.table import Table
 
@@ -33,10 +33,11 @@ def main(options: argparse.Namespace, argv: list[str], path: Path) -> int:
     """Time the chosen cases; return 1 if a bar is missed."""
     rounds = options.rounds or (5 if options.quick else 21)
     with_gpu = has_gpu()
-    only = options.only or ""
-    small = [case for case in cases.latency_cases() if only in case.name]
-    libraries = [name for name in host_libraries.CASES if only in name]
-    pairs = [name for name in host_instead.CASES if only in name]
+    latency = {case.name: case for case in cases.latency_cases()}
+    every = with_text([*latency, *host_libraries.CASES, *host_instead.CASES], options.only)
+    small = [case for name, case in latency.items() if name in every]
+    libraries = [name for name in host_libraries.CASES if name in every]
+    pairs = [name for name in host_instead.CASES if name in every]
     results = Results(path, "host", environment(argv, with_gpu=with_gpu))
     table = Table(len(small) * (1 + with_gpu) + len(libraries) + len(pairs), OURS)
     cpu.run(small, PEERS, [1], rounds, results, table)

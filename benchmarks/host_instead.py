@@ -234,4 +234,5 @@ def bars_are_met(rows: Iterable[dict[str, Any]]) -> bool:
             met.append(ratio <= row["bar"])
             verdict = "met" if met[-1] else "**missed**"
             print(f"| {row['case']} | {ratio:.2f} | {row['bar']:.1f} | {verdict} |")
+    print(f"\n{met.count(False)} of {len(met)} bars missed")
     return all(met)

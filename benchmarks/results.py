@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,16 @@ def _text(data: dict[str, Any]) -> str:
     head = json.dumps({**data, "rows": []}, indent=1).removesuffix("[]\n}")
     rows = ",\n".join("  " + json.dumps(row) for row in data["rows"])
     return f"{head}[\n{rows}\n ]\n}}\n"
+
+
+def with_text(names: Iterable[str], text: str | None) -> list[str]:
+    """The names of cases that contain a text; all without one."""
+    every = list(names)
+    if chosen := [name for name in every if (text or "") in name]:
+        return chosen
+    raise ResultsError(
+        f"no case has {text!r} in its name, which is one of:\n  " + "\n  ".join(every)
+    )
 
 
 def load(path: Path) -> dict[str, Any]:

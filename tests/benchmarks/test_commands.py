@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import host, host_instead, host_libraries, timing
+from benchmarks import cpu, host, host_instead, host_libraries, timing
 from benchmarks.environment import environment, gpu_state
 from benchmarks.peers_gpu import FAST
 from benchmarks.results import load
@@ -50,8 +50,8 @@ def test_a_cpu_run_without_the_engine_notes_that_numpy_copies(
     tmp_path: Path, capsys: Capsys, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(native, "unavailable_reason", lambda: "the engine was not built")
-    words = ["cpu", "--only", "no case", "-o", str(tmp_path / "run.json")]
-    assert command.main(words) == 0
+    monkeypatch.setattr(cpu, "run", lambda *_: None)
+    assert command.main(["cpu", "-o", str(tmp_path / "run.json")]) == 0
     note = "note: NumPy copies in the rows of dmlsplit: the engine was not built\n"
     assert capsys.readouterr().err.startswith(note)
 
@@ -155,3 +155,18 @@ def test_a_gpu_run_has_a_row_for_every_peer(tmp_path: Path) -> None:
     assert {row["peer"] for row in run_record["rows"]} == set(FAST)
     (our_row,) = (row for row in run_record["rows"] if row["peer"] == "dmlsplit")
     assert (our_row["status"], our_row["mode"]) == ("ok", "graph")
+
+
+def test_bars_of_host_runs_are_read_and_other_runs_have_none(capsys: Capsys) -> None:
+    assert command.main(["bars", str(command.RESULTS / "instead.json")]) == 0
+    assert capsys.readouterr().out.endswith(" bars missed\n")
+    assert command.main(["bars", str(command.RESULTS / "sweep.json")]) == 2
+    assert "is of a sweep run, which has no bars" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["cpu", "host"])
+def test_a_selection_of_no_case_names_the_cases(kind: str, tmp_path: Path, capsys: Capsys) -> None:
+    path = tmp_path / "results.json"
+    assert command.main([kind, "--only", "no such case", "-o", str(path)]) == 2
+    assert "no case has 'no such case' in its name, which is one of:\n" in capsys.readouterr().err
+    assert not path.exists()
