@@ -35,7 +35,7 @@ def load_violations(site: SplitSite, target: Target) -> Iterator[Violation]:
     runtime = target.runtime
     assert runtime is not None
     yield from target_violations(target)
-    model = OnnxModel(site.file, site.model_opset, site.ir_version, site.model_fault)
+    model = OnnxModel(site.file, site.opset, site.ir_version, site.model_fault)
     yield from model_violations(model, runtime)
     match site.state:
         case Invalid(problem, is_loaded):

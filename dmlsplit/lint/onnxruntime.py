@@ -101,12 +101,12 @@ def empty_pieces(pieces: Iterable[int]) -> Iterator[Violation]:
 def _neighbour_violations(site: SplitSite, runtime: Runtime) -> Iterator[Violation]:
     """The warning about neighbours of a split that the provider leaves to the CPU."""
     leave_at = runtime.provider.neighbours_leave_at.value if runtime.provider else None
-    if not site.neighbours or not leave_at or site.model_opset < leave_at:
+    if not site.neighbours or not leave_at or site.opset < leave_at:
         return
     names = " and ".join(site.neighbours)
     text = (
         f"{names} next to it {'run' if len(site.neighbours) > 1 else 'runs'} on the CPU in a "
-        f"model of opset {site.model_opset}, so {_bytes_text(site)} cross between GPU and CPU"
+        f"model of opset {site.opset}, so {_bytes_text(site)} cross between GPU and CPU"
     )
     yield make_violation("ORT-NEIGHBOURS", text=text)
 
@@ -142,7 +142,7 @@ def _version_reasons(site: SplitSite, runtime: Runtime) -> Iterator[Violation]:
     text = f"{runtime.name} has no DirectML kernel for {site.operator}, only for {names}"
     first = _advice_of_first_release(lambda release: since in release.provider.split_versions.value)
     newest = 13 if site.operator == WITHOUT_KERNEL else since - 1
-    command = conversion(site.file, site.model_opset, newest)
+    command = conversion(site.file, site.opset, newest)
     yield make_violation(
         "ORT-OPERATOR",
         field="OperatorType",

@@ -240,8 +240,6 @@ class SplitSite:
         of each enclosing node, then the node's index. A function's body is ``()`` of its caller.
     operator : str
         The operator with its version, such as ``Split-13`` or ``VariadicSplit-1``.
-    opset : int
-        The version of ONNX's operators that the node's graph imports; 0 for other formats.
     state : Known, Invalid or Unknown
         What the file says about the split.
     warnings : tuple of str
@@ -286,7 +284,7 @@ class SplitSite:
     is_overridable : bool
         Whether what is known follows from the default of a graph input of ONNX, which a caller may
         override.
-    ir_version, model_opset : int
+    ir_version, opset : int
         The IR version of the model, and the version of ONNX's operators that it imports; 0 for
         other formats.
     model_fault : str or None
@@ -333,7 +331,6 @@ class SplitSite:
     neighbours: tuple[str, ...] = ()
     frozen: tuple[str, int] | None = None
     ir_version: int = 0
-    model_opset: int = 0
     is_overridable: bool = False
     exceeds_protobuf: bool = False
     taken: tuple[Taken, ...] = ()

@@ -91,6 +91,17 @@ def session(content: onnx.ModelProto, is_optimized: bool = True) -> Any:
     return onnxruntime.InferenceSession(content.SerializeToString(), options, provider)
 
 
+def is_loaded(content: onnx.ModelProto) -> bool:
+    """Whether ONNX Runtime loads a model."""
+    from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidGraph
+
+    try:
+        session(content)
+    except (Fail, InvalidGraph):
+        return False
+    return True
+
+
 def one_split_to_sequence(kind: int, shape: Sequence[int], keepdims: int = 1) -> onnx.ModelProto:
     """One SplitToSequence called ``cut``, without sizes, and the sequence's second entry."""
     nodes = [

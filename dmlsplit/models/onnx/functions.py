@@ -77,6 +77,5 @@ def function_scope(
         outer,
         values=ChainMap(values),
         declarations=Declarations(declared),
-        opsets={opset.domain: opset.version for opset in function.opset_import},
         labels=set(),
     )

@@ -41,8 +41,8 @@ class NodeFacts(NamedTuple):
         return split if isinstance(split, tuple) else None
 
 
-def node_facts(context: InferenceContext, opset: int | None) -> NodeFacts:
-    """The facts about a node; `opset` is None if the model imports no default domain."""
+def node_facts(context: InferenceContext, opset: int) -> NodeFacts:
+    """The facts about a node; `opset` is 0 if the model imports no default domain."""
     data, lengths = (*context.inputs, UNKNOWN, UNKNOWN)[:2]
     operator = element_type = arguments = axis = lowering = problem = None
     try:
@@ -60,9 +60,9 @@ def node_facts(context: InferenceContext, opset: int | None) -> NodeFacts:
     return NodeFacts(operator, element_type, arguments, axis, lowering, problem)
 
 
-def _operator(node: Node, opset: int | None) -> OperatorVersion:
+def _operator(node: Node, opset: int) -> OperatorVersion:
     """The version of the node's operator."""
-    if opset is None:
+    if not opset:
         raise InvalidArgumentError(
             f"{node.op_type}: the model imports no opset of ai.onnx; it must import one, such as "
             "18. Fix: export the model again"

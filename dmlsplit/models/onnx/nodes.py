@@ -21,7 +21,7 @@ _ASSUMED_RANK = 4
 
 
 def complete_site(
-    blank: SplitSite, context: InferenceContext, opset: int | None
+    blank: SplitSite, context: InferenceContext, opset: int
 ) -> tuple[SplitSite, tuple[Value, ...]]:
     """The completed site of a node, and what is known about its outputs; for `node_facts`."""
     data = next(iter(context.inputs), UNKNOWN)
@@ -41,7 +41,6 @@ def complete_site(
         axis=axis,
         input_name=context.node.input[0] if is_valid else "",
         sized_by=arguments.sized_by if arguments else "",
-        opset=opset or 0,
         keeps_axis=arguments.keeps_axis if arguments else True,
     )
     if not is_valid or arguments is None or axis is None:

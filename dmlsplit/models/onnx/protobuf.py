@@ -225,7 +225,6 @@ class Function:
     input: tuple[str, ...] = repeated(4, str)
     output: tuple[str, ...] = repeated(5, str)
     node: tuple[Span, ...] = repeated(7, Span)
-    opset_import: tuple[Opset, ...] = repeated(9, Opset)
     domain: str = single(10, domain, "")
     attribute_proto: tuple[Attribute, ...] = repeated(11, Attribute)
     value_info: tuple[ValueInfo, ...] = repeated(12, ValueInfo)

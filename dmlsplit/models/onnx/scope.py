@@ -24,7 +24,6 @@ class Scope:
     graph: str
     values: ChainMap[str, Value]
     declarations: Declarations
-    opsets: Mapping[str, int]
     # The attributes that the caller of a function gives; None if nothing in the model calls it.
     attributes: Mapping[str, Attribute] | None
     # The path to the graph, with which that of each site in it begins.

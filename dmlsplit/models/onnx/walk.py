@@ -60,8 +60,8 @@ class Walk:
     ) -> None:
         self.contradictions = Contradictions()
         self.has_defaults = False
-        self._opsets = {opset.domain: opset.version for opset in model.opset_import}
-        self.model = OnnxModel(file, self._opsets.get("", 0), model.ir_version)
+        opsets = {opset.domain: opset.version for opset in model.opset_import}
+        self.model = OnnxModel(file, opsets.get("", 0), model.ir_version)
         self._file = file
         self._reader = reader
         self._model = model
@@ -77,7 +77,7 @@ class Walk:
 
     def find_sites(self) -> list[SplitSite]:
         """Walk the main graph, then the functions that it does not call."""
-        scope = Scope("", ChainMap(), Declarations({}), self._opsets, {})
+        scope = Scope("", ChainMap(), Declarations({}), {})
         main = self._reader.read(Graph, self._model.graph[0])
         plain_names = self._dimensions.register(main.input)
         self._visit_graph(main, scope, "")
@@ -91,7 +91,7 @@ class Walk:
         self.model = replace(self.model, fault=fault)
         ir = self.model.ir_version
         opset = self.model.opset
-        sites = [replace(s, ir_version=ir, model_opset=opset, model_fault=fault) for s in sites]
+        sites = [replace(s, ir_version=ir, opset=opset, model_fault=fault) for s in sites]
         return unified_sites(sites, plain_names)
 
     def _visit_graph(self, graph: Graph, outer: Scope, name: str) -> list[Value]:
@@ -213,7 +213,8 @@ class Walk:
         A split with frozen sizes is completed again at the one size that they fit.
         """
         blank = visit.site(self._file)
-        opset = visit.scope.opsets.get("")
+        # ONNX Runtime inlines functions, whatever opset they import.
+        opset = self.model.opset
         site, values = complete_site(blank, context, opset)
         frozen = frozen_axis(site, context, self._input_dimensions)
         if frozen:

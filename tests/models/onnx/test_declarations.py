@@ -9,7 +9,7 @@ import pytest
 from onnx import helper
 
 from dmlsplit.frontends.onnx import scan
-from tests.support.models import parsed, session
+from tests.support.models import is_loaded, parsed
 from tests.support.onnx_graphs import Scanned, model, node, sizes, value
 from tests.support.sites import why
 
@@ -45,16 +45,6 @@ MODELS: list[tuple[str, str | None]] = [
         None,
     ),
 ]
-
-
-def is_loaded(content: onnx.ModelProto) -> bool:
-    from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidGraph
-
-    try:
-        session(content)
-    except (Fail, InvalidGraph):
-        return False
-    return True
 
 
 def scan_and_runtime_agree(content: onnx.ModelProto, fault: str | None, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from dmlsplit.frontends.onnx import scan
 from dmlsplit.models.onnx import model_scan
 from dmlsplit.models.onnx.shapes import RULES
 from dmlsplit.models.site import Cause
+from tests.support.models import is_loaded
 from tests.support.onnx_graphs import INT64, Scanned, branch, halve, model, node, sizes, value
 from tests.support.sites import why
 
@@ -74,7 +75,7 @@ def test_names_of_a_nested_body_are_unknown_outside_the_body(scanned: Scanned) -
     assert site.state.cause is Cause.ORDER
 
 
-def test_functions_are_scanned_per_call_with_their_own_opset(scanned: Scanned) -> None:
+def test_functions_are_scanned_per_call(scanned: Scanned) -> None:
     nodes = [
         node("Halve", "x", "a b", domain="own", at=1, name="first"),
         node("Halve", "a", "c d", domain="own", at=0),
@@ -83,12 +84,39 @@ def test_functions_are_scanned_per_call_with_their_own_opset(scanned: Scanned) -
     ]
     sites = scanned(model(nodes, [value("x", [4, 8])], functions=(halve(),)))
     assert [(site.graph, site.operator) for site in sites] == [
-        ("main/first", "Split-13"),
-        ("main/Halve[1]", "Split-13"),
+        ("main/first", "Split-18"),
+        ("main/Halve[1]", "Split-18"),
         ("main", "Split-18"),
     ]
     shapes = [site.state.descriptor.output_tensors[0].sizes for site in sites]
     assert shapes == [(4, 4), (2, 4), (1, 4)]
+
+
+@pytest.mark.parametrize("opset", [11, 13, 18])
+@pytest.mark.parametrize(
+    ("own_opset", "cut"),
+    [
+        (11, node("Split", "x", "a b", split=[2, 4])),
+        (13, node("Split", "x s", "a b")),
+        (13, node("Split", "x", "a b", num_outputs=2)),
+        (18, node("Split", "x", "a b", num_outputs=2)),
+    ],
+)
+def test_a_function_is_read_at_the_opset_of_the_model_into_which_onnx_runtime_inlines_it(
+    scanned: Scanned, own_opset: int, cut: Any, opset: int
+) -> None:
+    imports = [helper.make_opsetid("", own_opset)]
+    function = helper.make_function("own", "Cut", ["x", "s"], ["a", "b"], [cut], imports)
+    content = model(
+        [node("Cut", "x s", "a b", domain="own")],
+        [value("x", [6])],
+        initializers=(sizes("s", 2, 4),),
+        functions=(function,),
+        opsets={"": opset, "own": 1},
+        outputs="a b",
+    )
+    (site,) = scanned(content)
+    assert isinstance(site.state, Known) == is_loaded(content)
 
 
 def test_a_function_that_nothing_calls_is_scanned_without_its_arguments(scanned: Scanned) -> None:
