@@ -18,12 +18,14 @@ from dmlsplit.lint.runtimes import Release, runtime_table
 from dmlsplit.lint.target import Runtime, Target
 from dmlsplit.messages import Fix
 from dmlsplit.models.onnx.operators import element_bytes
-from dmlsplit.models.site import Known, SplitSite, Unknown
+from dmlsplit.models.site import Known, ProviderRemark, SplitSite, Unknown
 
 # Lower ranks are padded on the left to NchwDimensionCount.
 MIN_DIMENSIONS = 4
 # The types of every known provider. Windows ML's documents do not list those of other providers.
 _SURE_TYPES = frozenset({"FLOAT", "FLOAT16"})
+# The rules about names of inputs and outputs.
+_NAMES = {"ORT-OUTPUT-NAME", "ORT-INPUT-NAME"}
 
 
 @lru_cache(maxsize=4096)
@@ -196,6 +198,10 @@ def cpu_faults(site: SplitSite, target: Target) -> Iterator[Violation]:
         return
     pieces = state.pieces or ()
     element_type = site.element_type
+    names = {"ORT-OUTPUT-NAME"} if provider.cpu_unnamed_split.value else _NAMES
+    for remark in site.warnings:
+        if isinstance(remark, ProviderRemark) and remark.rule in names:
+            yield make_violation(remark.rule, text=remark.fault)
     if site.makes_sequence:
         types = provider.sequence_types.value
         if element_type is not None and element_type not in types:

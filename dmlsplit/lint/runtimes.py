@@ -40,6 +40,8 @@ class Provider:
         The types of ONNX Runtime's SplitToSequence, on the CPU.
     cpu_empty_last : Cell of bool
         Whether num_outputs may leave an empty last piece on the CPU.
+    cpu_unnamed_split : Cell of bool
+        Whether num_outputs may stand next to an input split without a name on the CPU.
     external_sizes_load : Cell of bool
         Whether a model loads whose sizes of pieces are in external data.
     cpu_sequences : Cell of bool
@@ -58,6 +60,7 @@ class Provider:
     minimum_level: Cell
     sequence_types: Cell
     cpu_empty_last: Cell
+    cpu_unnamed_split: Cell
     external_sizes_load: Cell
     cpu_sequences: Cell
     cpu_shapes: Cell
@@ -220,6 +223,7 @@ _PROVIDER = {
     "minimum_level": FeatureLevel.parse,
     "sequence_types": frozenset,
     "cpu_empty_last": bool,
+    "cpu_unnamed_split": bool,
     "external_sizes_load": bool,
     "cpu_sequences": bool,
     "cpu_shapes": bool,

@@ -50,6 +50,7 @@ def models(release: Release) -> dict[str, onnx.ModelProto]:
         **{f"sequence_{kind}": sequence(kind) for kind in kinds},
         "squeezed": sequence("float", "1", keepdims=0),
         "not_squeezed": sequence("float", "2", keepdims=0),
+        "unnamed_split": divided(6, 3, split=', ""'),
         "no_count": older(split_without_sizes((2, 6))),
         "external_sizes": older(external()),
         "empty": older(one_split(onnx.TensorProto.FLOAT, (6,), sizes=(2, 0, 4), axis=0)),
@@ -65,11 +66,11 @@ def older(content: onnx.ModelProto) -> onnx.ModelProto:
     return content
 
 
-def divided(size: int, count: int) -> onnx.ModelProto:
+def divided(size: int, count: int, split: str = "") -> onnx.ModelProto:
     """A Split-18 of `size` elements with num_outputs, which need not divide them."""
     names = ", ".join(f"y{i}" for i in range(count))
     ends = f"(float[{size}] x) => ({', '.join(f'float[] y{i}' for i in range(count))})"
-    body = f"{{ {names} = Split <axis = 0, num_outputs = {count}> (x) }}"
+    body = f"{{ {names} = Split <axis = 0, num_outputs = {count}> (x{split}) }}"
     header = '<ir_version: 8, opset_import: ["" : 18]>'
     return onnx.parser.parse_model(f"{header} net {ends} {body}")
 

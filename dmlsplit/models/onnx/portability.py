@@ -8,7 +8,6 @@ is that of its rule, in lint/rules.yaml; the rest was seen with ONNX Runtime 1.1
 from collections.abc import Iterator
 
 from dmlsplit.directml.operator import SplitOperatorDesc
-from dmlsplit.messages import Note
 from dmlsplit.models.onnx.arguments import Arguments
 from dmlsplit.models.onnx.protobuf import Node
 from dmlsplit.models.site import ProviderRemark, Size
@@ -29,16 +28,14 @@ def node_warnings(node: Node, arguments: Arguments) -> Iterator[str]:
             failure = "ONNX Runtime fails at the node if a piece has another size than 1"
             yield ProviderRemark(f"{DISPUTED_AXIS}; {failure}", "ORT-KEEPDIMS", "set keepdims to 1")
         return
-    is_sized = arguments.split is not None or arguments.num_outputs is not None
-    if "" in node.output and is_sized and arguments.operator.since >= 13:
-        yield Note(
-            f"output {node.output.index('')} has no name; ONNX Runtime 1.32 crashes on such a node",
-            "name every output",
-        )
+    if "" in node.output:
+        crash = f"output {node.output.index('')} has no name; on the CPU, ONNX Runtime crashes"
+        yield ProviderRemark(crash, "ORT-OUTPUT-NAME", "name every output")
     if "" in node.input[1:2] and arguments.num_outputs is not None:
-        yield Note(
+        yield ProviderRemark(
             "split is an input without a name next to num_outputs, which ONNX Runtime before 1.32 "
-            "refuses",
+            "refuses on the CPU",
+            "ORT-INPUT-NAME",
             "remove the input",
         )
 
