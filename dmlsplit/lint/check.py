@@ -16,10 +16,10 @@ from dmlsplit.lint.loading import invalid_node, model_violations, target_violati
 from dmlsplit.lint.onnxruntime import text_faults
 from dmlsplit.lint.placement import (
     broken_at_every_size,
+    dead_verdict,
     outcome_of_effects,
     runtime_verdict,
     size_range,
-    unreached_verdict,
 )
 from dmlsplit.lint.rules import make_violation
 from dmlsplit.lint.target import LevelReleases, Target, level_releases
@@ -170,8 +170,8 @@ def _program_verdict(site: SplitSite, target: Target) -> Verdict:
         fault = make_violation("SPLIT-MODEL-INVALID", text=site.model_fault)
         return Verdict(site, target, None, Outcome.REFUSED, (fault,))
     is_loaded = not isinstance(site.state, Invalid) or site.state.is_loaded
-    if is_loaded and (unreached := unreached_verdict(site, target)) is not None:
-        return unreached
+    if is_loaded and site.never_runs is not None:
+        return dead_verdict(site, target, site.never_runs)
     match site.state:
         case Known(descriptor):
             return _check_known(site, descriptor, target)

@@ -38,26 +38,27 @@ def outcome_of_effects(violations: Sequence[Violation]) -> Outcome | None:
 def runtime_verdict(site: SplitSite, target: Target) -> Verdict:
     """What happens to a split in the runtime of a target, without advice and remarks."""
     faults = tuple(load_violations(site, target))
+    if site.is_folded:  # by the kernel for the CPU, also in a branch that never runs
+        faults += tuple(
+            replace(fault, own_effect="load") for fault in onnxruntime.cpu_faults(site, target)
+        )
     outcome = outcome_of_effects(faults)
     # What a node that never runs does when it runs is of no interest.
     if outcome and (outcome is not Outcome.FAILS or site.never_runs is None):
         return Verdict(site, target, None, outcome, faults)
-    if (unreached := unreached_verdict(site, target)) is not None:
-        return unreached
+    if site.never_runs is not None:
+        return dead_verdict(site, target, site.never_runs)
+    if site.is_folded and isinstance(site.state, Known):
+        return Verdict(site, target, None, Outcome.FOLDED, (), notes=(_FOLDED_NOTE,))
     reasons = tuple(onnxruntime.cpu_violations(site, target))
     if outcome := outcome_of_effects(reasons):
         return Verdict(site, target, None, outcome, reasons)
     return _directml_verdict(site, target)
 
 
-def unreached_verdict(site: SplitSite, target: Target) -> Verdict | None:
-    """The verdict about a node that DirectML does not get in a model that a runtime loads."""
-    if site.never_runs is not None:
-        notes = (site.never_runs,)
-        return Verdict(site, target, None, Outcome.NEVER_RUNS, (), notes=notes)
-    if site.is_folded and isinstance(site.state, Known):
-        return Verdict(site, target, None, Outcome.FOLDED, (), notes=(_FOLDED_NOTE,))
-    return None
+def dead_verdict(site: SplitSite, target: Target, reason: str) -> Verdict:
+    """The verdict about a node that never runs, for this reason, of a model that is loaded."""
+    return Verdict(site, target, None, Outcome.NEVER_RUNS, (), notes=(reason,))
 
 
 def _directml_verdict(site: SplitSite, target: Target) -> Verdict:

@@ -84,9 +84,10 @@ INT64 = Known(dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("INT64", (6,)), ax
 DYNAMIC = Unknown("why", Cause.DYNAMIC)
 DEAD = {"never_runs": "it is in the else_branch of If #0 of net, whose condition is always true"}
 OLD = resolve_target(windows="19041")
+RUNTIME = resolve_target(ort="")
 CASES = {
     "reaches DirectML": (split_site(state=INT64), Outcome.EQUIVALENT),
-    "folded": (split_site(state=INT64, is_folded=True), Outcome.FOLDED),
+    "folded by a runtime only": (split_site(state=INT64, is_folded=True), Outcome.EQUIVALENT),
     "never runs": (split_site(state=INT64, **DEAD), Outcome.NEVER_RUNS),
     "unknown, never runs": (split_site(state=DYNAMIC, **DEAD), Outcome.NEVER_RUNS),
     "unknown, folded": (split_site(state=DYNAMIC, is_folded=True), Outcome.UNKNOWN),
@@ -104,7 +105,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("site", "outcome"), CASES.values(), ids=CASES)
-def test_folded_nodes_and_those_that_never_run_are_accepted_in_a_model_that_loads(
+def test_nodes_that_never_run_are_accepted_in_a_model_that_loads(
     site: SplitSite, outcome: Outcome
 ) -> None:
     assessment = assess([site], OLD)
@@ -118,7 +119,7 @@ def test_folded_nodes_and_those_that_never_run_are_accepted_in_a_model_that_load
 def test_a_node_that_directml_does_not_get_has_a_note_and_neither_error_nor_fix(
     fields: dict[str, Any],
 ) -> None:
-    (verdict,) = assess([split_site(state=INT64, **fields)], OLD).verdicts
+    (verdict,) = assess([split_site(state=INT64, **fields)], RUNTIME).verdicts
     assert (verdict.diagnostics, verdict.fixes) == ((), ())
     assert verdict.notes
 
@@ -150,7 +151,7 @@ FAILURES = {
 def report(form: str) -> str:
     """A report on a folded node and one that never runs."""
     sites = [split_site(state=INT64, is_folded=True), split_site(state=INT64, **DEAD)]
-    return render(assess(sites, OLD), form)
+    return render(assess(sites, RUNTIME), form)
 
 
 @pytest.mark.parametrize("form", FORMATS)

@@ -16,7 +16,7 @@ from tests.support.assessments import verdict_of
 from tests.support.models import constant, halves, model, one_split, sequence
 
 NOT_LOADED, CPU, RUNS = Outcome.NOT_LOADED, Outcome.ON_CPU, Outcome.RUNS
-FAILS, REFUSED, UNKNOWN = Outcome.FAILS, Outcome.REFUSED, Outcome.UNKNOWN
+FAILS, FOLDED, UNKNOWN = Outcome.FAILS, Outcome.FOLDED, Outcome.UNKNOWN
 
 
 def of_shape(type_number: str = "") -> onnx.ModelProto:
@@ -28,6 +28,25 @@ def of_shape(type_number: str = "") -> onnx.ModelProto:
     return onnx.parser.parse_model(f"{header} net (float[n,m] x) => ({kind}[] a) {body}")
 
 
+def of_text(cut: str) -> onnx.ModelProto:
+    """A split of strings, which run on the CPU."""
+    header = '<ir_version: 8, opset_import: ["" : 18]>'
+    return onnx.parser.parse_model(f"{header} net (string[4] x) => (string[] a) {{ {cut} }}")
+
+
+def of_constant(cut: str, branch: str = "") -> onnx.ModelProto:
+    """A split of a constant w, in the main graph or in a branch that runs if `branch` is 1."""
+    header = '<ir_version: 8, opset_import: ["" : 18]>'
+    nodes = f"w = Constant <value = float[4] {{1, 2, 3, 4}}> () {cut}"
+    if branch:
+        other = "other () => (float[] z) { z = Relu (x) }"
+        bodies = f"then_branch = this () => (float[] a) {{ {nodes} }}, else_branch = {other}"
+        nodes = f"c = Constant <value = bool {{{branch}}}> () y = If (c) <{bodies}>"
+    return onnx.parser.parse_model(f"{header} net (float[4] x) => (float[] y) {{ {nodes} }}")
+
+
+IN_TWO = "a, b = Split <num_outputs = 2>"
+IN_THREE = "a, b, c = Split <num_outputs = 3> (w)"
 SIX, NINE = ("1,8" + ",1" * count for count in (4, 7))  # dimensions
 CASES: list[tuple[onnx.ModelProto, dict[str, str], Outcome, str]] = [
     # What loads.
@@ -81,6 +100,18 @@ CASES: list[tuple[onnx.ModelProto, dict[str, str], Outcome, str]] = [
     (sequence("uint8"), {"ort": ""}, NOT_LOADED, "ORT-SEQUENCE-TYPE"),
     (sequence("float", keepdims=0), {"ort": ""}, FAILS, "ORT-KEEPDIMS"),
     (sequence("float", "1", keepdims=0), {"ort": ""}, CPU, "ORT-SEQUENCE"),
+    # Names.
+    (of_text(f"{IN_TWO} (x, \"\")"), {"ort": "1.24"}, NOT_LOADED, "ORT-INPUT-NAME"),
+    (of_text('a, "" = Split <num_outputs = 2> (x)'), {"ort": "1.24"}, FAILS, "ORT-OUTPUT-NAME"),
+    # What ONNX Runtime computes when it loads the model, with the kernels for the CPU.
+    (of_constant(f"{IN_TWO} (w) y = Relu (a)"), {"ort": "1.24"}, FOLDED, ""),
+    (of_constant(f"{IN_THREE} y = Relu (a)"), {"ort": "1.24"}, NOT_LOADED, "ORT-EMPTY-LAST"),
+    (of_constant(IN_THREE, "1"), {"ort": "1.24"}, NOT_LOADED, "ORT-EMPTY-LAST"),
+    (of_constant(IN_THREE, "0"), {"ort": "1.24"}, NOT_LOADED, "ORT-EMPTY-LAST"),
+    (of_constant(f"{IN_TWO} (w)", "0"), {"ort": "1.24"}, Outcome.NEVER_RUNS, ""),
+    (of_constant(f"{IN_TWO} (w, \"\")", "1"), {"ort": "1.24"}, NOT_LOADED, "ORT-INPUT-NAME"),
+    (of_constant('a, "" = Split <num_outputs = 2> (w)', "1"), {"ort": "1.24"}, NOT_LOADED,
+     "ORT-OUTPUT-NAME"),
     # Shapes.
     (of_shape(), {"ort": "1.13"}, RUNS, ""),
     (of_shape(), {"ort": "1.14"}, CPU, "ORT-SHAPE"),
