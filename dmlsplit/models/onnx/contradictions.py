@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from dmlsplit.models.onnx.declarations import output_faults, shape_remark
 from dmlsplit.models.onnx.protobuf import Shape
 from dmlsplit.models.onnx.scope import Visit
-from dmlsplit.models.onnx.values import Value, contradicts
+from dmlsplit.models.onnx.values import UNKNOWN, Value, contradicts
 from dmlsplit.models.site import NodePath
 
 
@@ -38,7 +38,11 @@ class Contradictions:
         is_stale = declarations.are_stale
         # ONNX Runtime does not read the declarations in functions.
         typed = None if scope.is_in_function else declared
-        is_taken = name in scope.values
+        own = scope.values.maps[0].get(name, UNKNOWN)
+        is_same = (own.data_type, own.shape) == (value.data_type, value.shape)
+        # A Constant takes the place of an initializer of its type and shape.
+        is_replaced = visit.node.op_type == "Constant" and own.constant is not None and is_same
+        is_taken = name in scope.values and not is_replaced
         maker = visit.description
         faults = output_faults(visit.node, name, value, typed, maker, is_taken=is_taken)
         self.add_faults(faults)

@@ -17,6 +17,7 @@ CUT = "[cut] a, b = Split <axis = 0, num_outputs = 2> (x)"
 THEN = "then_branch = t () => (float[4] d)"
 ELSE = "else_branch = e () => (float[4] f) { f = Identity (x) }"
 IF = f"y = If (c) <{THEN} {{ d = Relu (x) }}, {ELSE}>"
+ONE = "Constant <value = float[1] {2}>"
 FLOAT16 = "as FLOAT16, but {} of net makes FLOAT"
 # A graph, and the model's fault, if ONNX Runtime does not load it.
 MODELS: list[tuple[str, str | None]] = [
@@ -36,6 +37,17 @@ MODELS: list[tuple[str, str | None]] = [
     (f"(float[4] x) => (float[4] y) {{ y = Relu (x) y = Neg (x) {CUT} }}", "Neg #1 of net gives"),
     (f"(float[4] x) => (float[4] x) {{ {CUT} x = Relu (a) }}", "the name x"),
     (f"(float[4] x) => (float[4] w) <float[1] w = {{1}}> {{ w = Relu (x) {CUT} }}", "the name w"),
+    (f"(float[4] x) => (float[1] w) <float[1] w = {{1}}> {{ w = {ONE} () {CUT} }}", None),
+    (
+        f"(float[4] x) => (float[1] w) <float[2] w = {{1, 2}}> {{ w = {ONE} () {CUT} }}",
+        "the name w",
+    ),
+    (f"(float[4] x) => (float[1] w) <int64[1] w = {{1}}> {{ w = {ONE} () {CUT} }}", "the name w"),
+    (
+        f"(float[4] x, bool c) => (float[4] y) <float[1] d = {{1}}> {{ "
+        f"{IF.replace('Relu (x)', f'{ONE} ()')} {CUT} }}",
+        "the name d",
+    ),
     (f"(float[4] x, bool c) => (float[4] y) {{ d = Neg (x) {IF} {CUT} }}", "the name d"),
     (f"(float[4] x, bool c) => (float[4] y) {{ {IF} d = Neg (x) {CUT} }}", None),
     (f"(float[4] x, float[4] x) => (float[4] y) {{ y = Relu (x) {CUT} }}", "two inputs"),
