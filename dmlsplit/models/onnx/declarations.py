@@ -1,8 +1,9 @@
 """What a graph declares about its values, and where that contradicts what its nodes make.
 
 ONNX Runtime 1.32 does not load a model that declares another type than a node makes, that gives two
-values one name, or a node two attributes of one name or one without a type. Where a shape differs,
-it warns, and takes only the sizes that agree.
+values one name, or a node two attributes of one name or one without a type, or an input a default
+of another type or shape. Where the shape that a node makes differs, it warns, and takes only the
+sizes that agree.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,7 +13,7 @@ from dmlsplit.messages import Note
 from dmlsplit.models.onnx.dimensions import FixedSizes
 from dmlsplit.models.onnx.operators import ElementType
 from dmlsplit.models.onnx.protobuf import Graph, Node, Shape, ValueInfo, shown_name
-from dmlsplit.models.onnx.values import Value
+from dmlsplit.models.onnx.values import Value, contradicts
 
 
 @dataclass(slots=True)
@@ -52,18 +53,22 @@ def _shown_shape(shape: Shape | None) -> str:
 
 
 def input_faults(graph: Graph) -> Iterator[str]:
-    """The faults of a graph's inputs: names that occur twice, and defaults of another type."""
-    types: dict[str, int] = {}
+    """The faults of a graph's inputs: names that occur twice, and defaults that do not fit."""
+    entries: dict[str, ValueInfo] = {}
     for entry in graph.input:
-        if entry.name in types:
+        if entry.name in entries:
             yield f"two inputs are named {shown_name(entry.name)}"
-        types[entry.name] = entry.data_type
+        entries[entry.name] = entry
     for tensor in graph.initializer:
-        if (declared := types.get(tensor.name)) and declared != tensor.data_type:
-            text = (
-                f"the model declares its input {shown_name(tensor.name)} as {_type_name(declared)}"
-            )
-            yield f"{text}, but the input's default is {_type_name(tensor.data_type)}"
+        entry = entries.get(tensor.name, ValueInfo())
+        declared = default = ""
+        if entry.data_type not in (0, tensor.data_type):
+            declared, default = map(_type_name, (entry.data_type, tensor.data_type))
+        elif contradicts(entry.shape, tensor.shape):
+            declared, default = map(_shown_shape, (entry.shape, tensor.shape))
+        if declared:
+            text = f"the model declares its input {shown_name(tensor.name)} as {declared}"
+            yield f"{text}, but the input's default is {default}"
 
 
 def output_faults(

@@ -1,5 +1,6 @@
 """Declarations and names that contradict a model's nodes, held to ONNX Runtime itself."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -79,13 +80,17 @@ def declared(name: str, kind: int) -> Callable[[Any], None]:
     return lambda graph: graph.value_info.append(helper.make_tensor_value_info(name, kind, [4]))
 
 
-def default(kind: int) -> Callable[[Any], None]:
-    return lambda graph: graph.initializer.append(helper.make_tensor("v", kind, [4], [1] * 4))
+def default(kind: int, *shape: int) -> Callable[[Any], None]:
+    ones = [1] * math.prod(shape)
+    return lambda graph: graph.initializer.append(helper.make_tensor("v", kind, shape, ones))
 
 
 EDITS: list[tuple[Callable[[Any], None], str | None]] = [
-    (default(10), "declares its input v as FLOAT, but the input's default is FLOAT16"),
-    (default(1), None),
+    (default(10, 4), "declares its input v as FLOAT, but the input's default is FLOAT16"),
+    (default(1, 3), "declares its input v as [4], but the input's default is [3]"),
+    (default(1, 1, 4), "declares its input v as [4], but the input's default is [1,4]"),
+    (default(1), "declares its input v as [4], but the input's default is []"),
+    (default(1, 4), None),
     (declared("y", 10), None),  # of two declarations, the output's counts
     (declared("v", 10), None),  # the input's, too
 ]
