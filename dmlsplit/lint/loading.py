@@ -10,7 +10,7 @@ from dmlsplit.lint.rules import make_violation
 from dmlsplit.lint.runtimes import Cell, runtime_table, version_text
 from dmlsplit.lint.target import Runtime, Target
 from dmlsplit.messages import Fix
-from dmlsplit.models.site import Cause, Invalid, OnnxModel, SplitSite, Unknown
+from dmlsplit.models.site import Cause, Invalid, Known, OnnxModel, SplitSite, Unknown
 
 # The versions of Split that onnx's converter does not bring back to the one before, "No Adapter";
 # nor does it bring Split-1 to any other.
@@ -46,6 +46,8 @@ def load_violations(site: SplitSite, target: Target) -> Iterator[Violation]:
                 text="the sizes of the pieces are in external data",
                 fix=python_command(Advice.KEEP_SMALL_TENSORS_INSIDE, site.file),
             )
+        case Known(pieces=()) | Unknown(pieces=()) if site.shape is not None and _is_listed(site):
+            yield invalid_node(site, "split is empty; it must have at least one size", "load")
     if is_complex(site.element_type):
         yield make_violation(
             "ORT-DATA-TYPE",
@@ -57,6 +59,11 @@ def load_violations(site: SplitSite, target: Target) -> Iterator[Violation]:
             effect="load",
         )
     yield from _missing_count(site)
+
+
+def _is_listed(site: SplitSite) -> bool:
+    """Whether the sizes of a sequence are a list that no caller changes."""
+    return site.makes_sequence and site.sized_by == "split" and not site.is_overridable
 
 
 def invalid_node(site: SplitSite, problem: str, effect: Effect | None = None) -> Violation:

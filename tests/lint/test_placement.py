@@ -45,6 +45,15 @@ def of_constant(cut: str, branch: str = "") -> onnx.ModelProto:
     return onnx.parser.parse_model(f"{header} net (float[4] x) => (float[] y) {{ {nodes} }}")
 
 
+def no_sizes(shape: str) -> onnx.ModelProto:
+    """A SplitToSequence into no pieces."""
+    sizes = "e = Constant <value = int64[0] {}> () s = Identity (e)"
+    cut = "y = SplitToSequence <axis = 0> (x, s)"
+    header = '<ir_version: 7, opset_import: ["" : 11]>'
+    ends = f"(float[{shape}] x) => (seq(float[]) y)"
+    return onnx.parser.parse_model(f"{header} net {ends} {{ {sizes} {cut} }}")
+
+
 IN_TWO = "a, b = Split <num_outputs = 2>"
 IN_THREE = "a, b, c = Split <num_outputs = 3> (w)"
 SIX, NINE = ("1,8" + ",1" * count for count in (4, 7))  # dimensions
@@ -112,6 +121,8 @@ CASES: list[tuple[onnx.ModelProto, dict[str, str], Outcome, str]] = [
     (of_constant(f"{IN_TWO} (w, \"\")", "1"), {"ort": "1.24"}, NOT_LOADED, "ORT-INPUT-NAME"),
     (of_constant('a, "" = Split <num_outputs = 2> (w)', "1"), {"ort": "1.24"}, NOT_LOADED,
      "ORT-OUTPUT-NAME"),
+    (no_sizes("8"), {"ort": ""}, NOT_LOADED, "SPLIT-NODE-INVALID"),
+    (no_sizes("n"), {"ort": ""}, NOT_LOADED, "SPLIT-NODE-INVALID"),
     # Shapes.
     (of_shape(), {"ort": "1.13"}, RUNS, ""),
     (of_shape(), {"ort": "1.14"}, CPU, "ORT-SHAPE"),
