@@ -34,7 +34,8 @@ _MEANINGS = {
         "or the known shape of a value."
     ),
     Outcome.NEVER_RUNS: (
-        "The node is in a branch of an If, or in the body of a Loop, that a constant switches off."
+        "The node is in a branch of an If, or in the body of a Loop, that a constant switches off, "
+        "or in a function that no node calls."
     ),
 }
 

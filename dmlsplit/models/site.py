@@ -275,7 +275,7 @@ class SplitSite:
         anything else uses the sequence too.
     never_runs : str or None
         Why the node never runs: it is in a branch of an If, or in the body of a Loop, that a
-        constant switches off.
+        constant switches off, or in a function that no node calls.
     is_folded : bool
         Whether all inputs of the node are constants, so that ONNX Runtime computes it when it loads
         the model.
@@ -339,6 +339,11 @@ class SplitSite:
     def is_in_function(self) -> bool:
         """Whether the node is in a function of ONNX, or in a graph in one."""
         return FUNCTION_BODY in self.path
+
+    @property
+    def is_uncalled(self) -> bool:
+        """Whether the node is in a function of ONNX that no node calls."""
+        return isinstance(next(iter(self.path), None), str)
 
     @property
     def makes_sequence(self) -> bool:

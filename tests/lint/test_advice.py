@@ -173,14 +173,6 @@ SHAPES = {
 
 # Splits in functions.
 
-NO_CALL = """(float[2,6] x) => (float[] other_0) {
-    y = Relu (x)
-    sizes = Constant <value = int64[2] {2, 4}> ()
-    [other] other_0, other_1 = Split <axis = 1> (y, sizes)
-}"""
-AXIS_OF_CALLER = (
-    "<where> (a) => (b, c) { [cut] b, c = Split <axis: int = @where, num_outputs = 2> (a) }"
-)
 CALL_OF_NON_ZERO = """(float[2,6] x) => (int64[] p) {
     z = NonZero (x)
     y = Transpose (z)
@@ -189,9 +181,6 @@ CALL_OF_NON_ZERO = """(float[2,6] x) => (int64[] p) {
 AXIS_OF_FUNCTION = "(a) => (b, c) { [cut] b, c = Split <axis = 0, num_outputs = 2> (a) }"
 
 FUNCTIONS = {
-    "an attribute of a caller": Case(
-        "INLINE_FUNCTIONS", parsed(NO_CALL, FUNCTION + AXIS_OF_CALLER)
-    ),
     "a value in a function": Case(
         "INLINE_FUNCTIONS", parsed(CALL_OF_NON_ZERO, FUNCTION + AXIS_OF_FUNCTION)
     ),

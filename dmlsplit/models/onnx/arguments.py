@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 from dmlsplit.checks import instance, integer_argument, integers, is_count, sequence
+from dmlsplit.directml.rules.violation import ValidationReport
 from dmlsplit.errors import InvalidArgumentError, prefix_errors
 from dmlsplit.messages import counted
 from dmlsplit.models.onnx.operators import ElementType, OperatorVersion
@@ -102,10 +103,27 @@ class Arguments:
         return False if self.split is None else None
 
 
-def refuse(operator: object, problem: str, allowed: str, fix: str = "") -> NoReturn:
+# What ONNX Runtime must have to find that an argument is wrong: the model, the model with the size
+# of the axis, or the tensors with which it runs the node. Seen with 1.15 to 1.32.
+Found = Literal["load", "axis", "run"]
+
+
+class SplitArgumentError(InvalidArgumentError):
+    """An argument of a split breaks a rule; `found` says when ONNX Runtime finds that."""
+
+    def __init__(
+        self, message: str, report: ValidationReport | None = None, found: Found = "load"
+    ) -> None:
+        super().__init__(message, report)
+        self.found = found
+
+
+def refuse(
+    operator: object, problem: str, allowed: str, fix: str = "", found: Found = "load"
+) -> NoReturn:
     """Raise an error about an argument, in this front end's form."""
     hint = f". Fix: {fix}" if fix else ""
-    raise InvalidArgumentError(f"{operator}: {problem}; {allowed}{hint}")
+    raise SplitArgumentError(f"{operator}: {problem}; {allowed}{hint}", found=found)
 
 
 def check_types(
@@ -291,7 +309,7 @@ def _output_count(
     if isinstance(lengths, tuple):
         if count not in (None, len(lengths)):
             problem = f"split has {counted(len(lengths), 'size')} for {counted(count, 'output')}"
-            refuse(operator, problem, "the two must be equal")
+            refuse(operator, problem, "the two must be equal", found="axis")
         count = len(lengths)
     if count is None:
         problem = "the number of pieces is not given"
@@ -312,12 +330,14 @@ def _checked_num_outputs(
     if lengths is not None:
         refuse(operator, f"{problem} and sizes are given", "give only one of them")
     if number < 1:
-        refuse(operator, problem, "it must be at least 1")
+        refuse(operator, problem, "it must be at least 1", found="axis")
     if count is not None and count != number:
         allowed = "the two must be equal"
+        found: Found = "run"
         if count > number:
             allowed += "; loading such a model aborts the process of ONNX Runtime 1.32"
-        refuse(operator, f"{problem} for {counted(count, 'output')}", allowed)
+            found = "axis"
+        refuse(operator, f"{problem} for {counted(count, 'output')}", allowed, found=found)
     return number
 
 
@@ -328,7 +348,8 @@ def _split_argument(operator: OperatorVersion, split: Any) -> SplitArgument:
     if operator.makes_sequence and is_count(split):
         chunk = integer_argument("split", split, operator)
         if chunk < 1:
-            refuse(operator, f"the chunk size, a scalar split, is {chunk}", "it must be at least 1")
+            problem = f"the chunk size, a scalar split, is {chunk}"
+            refuse(operator, problem, "it must be at least 1", found="axis")
         return chunk
     entries = split.tolist() if hasattr(split, "tolist") else split
     with prefix_errors(str(operator)):
@@ -338,7 +359,8 @@ def _split_argument(operator: OperatorVersion, split: Any) -> SplitArgument:
     for index, size in enumerate(sizes):
         if size < 0:
             fix = "write out the size that -1 stands for"
-            refuse(operator, f"split[{index}] is {size}", "it must be at least 0", fix)
+            found: Found = "run" if operator.split_types else "load"
+            refuse(operator, f"split[{index}] is {size}", "it must be at least 0", fix, found)
     return sizes
 
 

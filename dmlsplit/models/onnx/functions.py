@@ -61,7 +61,10 @@ def uncalled_functions(
 def lone_scope(function: Function, model: Scope) -> Scope:
     """The scope around a function that the model does not call."""
     name = f"function {shown_name('.'.join(filter(None, function.key)))}"
-    return replace(model, graph=name, attributes=None, path=(name, FUNCTION_BODY))
+    path = (name, FUNCTION_BODY)
+    return replace(
+        model, graph=name, attributes=None, path=path, never_runs="no node calls its function"
+    )
 
 
 def function_scope(

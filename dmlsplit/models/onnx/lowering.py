@@ -143,5 +143,5 @@ def _ceil_sizes(operator: OperatorVersion, axis_size: int, count: int) -> tuple[
     if last < 0:
         problem = f"num_outputs is {count} on an axis of size {axis_size}"
         why = f"pieces of {piece} leave {last} for the last one: {shown(sizes)}"
-        refuse(operator, problem, why, "give the size of each piece as 'split'")
+        refuse(operator, problem, why, "give the size of each piece as 'split'", found="run")
     return sizes

@@ -12,7 +12,7 @@ from dmlsplit.models.onnx.missing_sizes import without_examples
 from dmlsplit.models.onnx.protobuf import Model, Shape
 from dmlsplit.models.onnx.reader import LimitError, Reader, Span, WireError
 from dmlsplit.models.onnx.walk import Walk
-from dmlsplit.models.site import NodePath, OnnxModel, SplitSite
+from dmlsplit.models.site import Invalid, NodePath, OnnxModel, SplitSite
 
 
 class ModelScan(NamedTuple):
@@ -72,5 +72,8 @@ def _with_overridable(sites: list[SplitSite], others: list[SplitSite]) -> list[S
         site = replace(site, never_runs=runs_never, is_folded=is_folded, taken=taken)
         if other != without_examples(site):
             site = replace(site, is_overridable=True, warnings=(*site.warnings, text))
+            if isinstance(site.state, Invalid) and not (other and isinstance(other.state, Invalid)):
+                # ONNX Runtime does not check defaults, as a caller may give other sizes.
+                site = replace(site, state=replace(site.state, is_loaded=True))
         merged.append(site)
     return merged

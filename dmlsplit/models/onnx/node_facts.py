@@ -91,7 +91,9 @@ def _arguments(operator: OperatorVersion, context: InferenceContext) -> Argument
         if value is None and key in operator.attributes:
             allowed = "it must be an integer or a list of integers"
             refuse(operator, f"attribute {key!r} has a value of another kind", allowed)
-        values[key] = value
+        # In a model, ONNX and ONNX Runtime take every number but 0 for 1.
+        is_kept = key == "keepdims" and isinstance(value, int) and value != 0
+        values[key] = 1 if is_kept else value
     lengths = [
         _constant_lengths(operator, value, context.reader) if name else None
         for name, value in zip(node.input[1:], context.inputs[1:], strict=True)
@@ -117,9 +119,11 @@ def _constant_lengths(operator: OperatorVersion, value: Value, reader: Reader) -
         raise UnknownSplitError(f"split: {error}", Cause.COUNT) from None
     except WireError as error:
         raise InvalidArgumentError(f"{operator}: split: {error}") from None
-    if len(shape) > 1:
+    if len(shape) != 1 and not (operator.makes_sequence and not shape):
         allowed = "it must be a scalar or 1-D" if operator.makes_sequence else "it must be 1-D"
-        refuse(operator, f"split has shape {list(shape)}", allowed)
+        refuse(
+            operator, f"split has shape {list(shape)}", allowed, found="run" if shape else "axis"
+        )
     return numbers if shape else numbers[0]
 
 

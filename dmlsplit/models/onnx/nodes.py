@@ -7,7 +7,7 @@ from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.geometry import piece_shapes
 from dmlsplit.models.lowering import lowered_state
-from dmlsplit.models.onnx.arguments import Arguments
+from dmlsplit.models.onnx.arguments import Arguments, SplitArgumentError
 from dmlsplit.models.onnx.lowering import descriptor_of
 from dmlsplit.models.onnx.missing_sizes import missing_sizes
 from dmlsplit.models.onnx.node_facts import NodeFacts, dynamic_dimensions, node_facts
@@ -27,7 +27,7 @@ def complete_site(
     data = next(iter(context.inputs), UNKNOWN)
     facts = node_facts(context, opset)
     operator, element_type, arguments, axis, lowering, _ = facts
-    state = _state(facts, data, context, in_function=blank.is_in_function)
+    state = _state(facts, data, context, blank)
     if operator is None:
         return replace(blank, state=state), ()
     is_valid = not isinstance(state, Invalid)
@@ -49,27 +49,35 @@ def complete_site(
     return site, _output_values(arguments, data, axis, sizes)
 
 
-def _state(facts: NodeFacts, data: Value, context: InferenceContext, *, in_function: bool) -> State:
-    """What the file says about the split; `in_function` says whether a function has it."""
+def _state(facts: NodeFacts, data: Value, context: InferenceContext, blank: SplitSite) -> State:
+    """What the file says about the split."""
     problem = facts.problem
     lowering = facts.lowering
     if isinstance(problem, InvalidArgumentError):
-        # ONNX's shape inference, which the loader calls, checks all but the sizes that num_outputs
-        # gives.
-        sized_by = facts.arguments.sized_by if facts.arguments else ""
-        is_loaded = sized_by == "num_outputs" and facts.axis is not None
+        is_loaded = blank.is_uncalled or _is_loaded(problem, data, context)
         return Invalid(problem.message, is_loaded)
     if problem is None and data.is_static:
         assert lowering
         return lowered_state(lowering)
     reason = problem or data.gap_error(dynamic_dimensions(data.shape or ()))
     axis_size = sum(facts.sizes or ()) or len(context.node.output)
-    missing = missing_sizes(reason.cause, context, facts.axis, axis_size, in_function=in_function)
+    missing = missing_sizes(
+        reason.cause, context, facts.axis, axis_size, in_function=blank.is_in_function
+    )
     if problem is None:
         assert lowering
         return lowered_state(lowering, reason, tuple(missing))
     smallest = _smallest_descriptor(data, facts.axis, axis_size)
     return Unknown(str(reason), reason.cause, smallest, facts.sizes, tuple(missing))
+
+
+def _is_loaded(problem: InvalidArgumentError, data: Value, context: InferenceContext) -> bool:
+    """Whether ONNX Runtime loads a model with an invalid node, and fails when it runs the node."""
+    found = problem.found if isinstance(problem, SplitArgumentError) else "load"
+    axis = context.int_attribute("axis", 0)
+    sizes = (None,) if data.shape is None else data.shape[axis : axis + 1 or None]
+    is_dynamic = any(not isinstance(size, int) for size in sizes)
+    return found == "run" or (found == "axis" and is_dynamic)
 
 
 def _warnings(facts: NodeFacts, data: Value, context: InferenceContext) -> Iterator[str]:

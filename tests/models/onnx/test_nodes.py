@@ -6,12 +6,14 @@ import subprocess
 import sys
 from typing import Any
 
+import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
-from dmlsplit.frontends import Unknown
+from dmlsplit.frontends import Invalid, Unknown
 from dmlsplit.models.onnx import node_facts, reader
 from dmlsplit.models.site import Cause
+from tests.support.models import is_loaded
 from tests.support.onnx_graphs import INT64, Scanned, model, node, sizes, value
 from tests.support.sites import why
 
@@ -196,6 +198,49 @@ def test_a_hostile_node_becomes_an_invalid_site_with_a_one_line_problem(
     (site,) = scanned(model([cut], [value("x", parts["shape"])], initializers=(parts["s"],)))
     assert message in site.state.problem
     assert len(site.state.problem.splitlines()) == 1
+
+
+WRONG_SIZES: dict[str, Any] = {
+    "three": [1, 2, 3],
+    "seven": [2, 5],
+    "negative": [-1, 7],
+    "column": [[2], [4]],
+    "scalar": 3,
+    "zero": 0,
+}
+# Each of them breaks a rule on some axis or on every one.
+WRONG = [
+    *((13, node("Split", f"x {name}", "a b")) for name in WRONG_SIZES),
+    *((13, node("SplitToSequence", f"x {name}", "a")) for name in ("seven", "negative", "zero")),
+    *((11, node("Split", "x", "a b", split=split)) for split in ([1, 2, 3], [2, 5], [-1, 7])),
+    *((18, node("Split", "x", "a b", num_outputs=count)) for count in (3, 0, -2)),
+    (18, node("Split", "x", "a b", num_outputs=2, far=1)),
+    (13, node("Split", "x", "a b c d")),
+    (13, node("SplitToSequence", "x", "a", keepdims=2)),
+]
+
+
+@pytest.mark.parametrize("shape", [[6, 4], ["n", 4], None], ids=["static", "dynamic", "no rank"])
+@pytest.mark.parametrize("are_defaults", [False, True])
+@pytest.mark.parametrize(("opset", "cut"), WRONG)
+def test_onnx_runtime_loads_what_it_cannot_check_without_the_size_of_the_axis(
+    scanned: Scanned, opset: int, cut: Any, are_defaults: bool, shape: Any
+) -> None:
+    tensors = [
+        numpy_helper.from_array(np.array(WRONG_SIZES[name], np.int64), name)
+        for name in cut.input[1:]
+    ]
+    defaults = [value(t.name, list(t.dims), INT64) for t in tensors] if are_defaults else []
+    content = model(
+        [cut],
+        [value("x", shape), *defaults],
+        initializers=tuple(tensors),
+        opsets={"": opset},
+        outputs="a",
+    )
+    (site,) = scanned(content)
+    loads = not isinstance(site.state, Invalid) or site.state.is_loaded
+    assert loads == is_loaded(content)
 
 
 @pytest.mark.parametrize(

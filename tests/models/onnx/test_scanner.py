@@ -123,6 +123,21 @@ def test_a_function_that_nothing_calls_is_scanned_without_its_arguments(scanned:
     (site,) = scanned(model([], [], functions=(halve(),)))
     assert site.graph == "function own.Halve"
     assert site.state.reason == "attribute 'axis' is dynamic: the function's caller sets it"
+    assert site.never_runs == "no node calls its function"
+
+
+def test_a_wrong_node_of_a_function_that_nothing_calls_does_not_keep_a_model_from_loading(
+    scanned: Scanned,
+) -> None:
+    cut = node("Split", "x", "a b", split=[2, 4])
+    imports = [helper.make_opsetid("", 18)]
+    function = helper.make_function("own", "Cut", ["x"], ["a", "b"], [cut], imports)
+    for operator, loads in (("Cut", False), ("Identity", True)):
+        domain = "own" if operator == "Cut" else ""
+        call = node(operator, "x", "a b" if domain else "a", domain=domain)
+        content = model([call], [value("x", [6])], functions=(function,), outputs="a")
+        (site,) = scanned(content)
+        assert site.state.is_loaded == is_loaded(content) == loads
 
 
 def test_defaults_of_function_attributes_are_used(scanned: Scanned) -> None:
