@@ -93,11 +93,11 @@ def session(content: onnx.ModelProto, is_optimized: bool = True) -> Any:
 
 def is_loaded(content: onnx.ModelProto) -> bool:
     """Whether ONNX Runtime loads a model."""
-    from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidGraph
+    from onnxruntime.capi import onnxruntime_pybind11_state as errors
 
     try:
         session(content)
-    except (Fail, InvalidGraph):
+    except (errors.Fail, errors.InvalidArgument, errors.InvalidGraph):
         return False
     return True
 

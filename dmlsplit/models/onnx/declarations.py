@@ -6,7 +6,7 @@ of another type or shape. Where the shape that a node makes differs, it warns, a
 sizes that agree.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from dmlsplit.messages import Note
@@ -69,6 +69,19 @@ def input_faults(graph: Graph) -> Iterator[str]:
         if declared:
             text = f"the model declares its input {shown_name(tensor.name)} as {declared}"
             yield f"{text}, but the input's default is {default}"
+
+
+def value_faults(graph: Graph, names: Container[str]) -> Iterator[str]:
+    """The faults in the declarations of a graph that has values of these names."""
+    for entry in graph.output:
+        if entry.name not in names:
+            yield f"nothing in its graph makes the output {shown_name(entry.name)}"
+    entries = (*graph.input, *graph.output, *graph.value_info)
+    # The first declaration of a value counts.
+    tensors = {entry.name: entry for entry in reversed(entries) if entry.type.tensor_type}
+    for entry in tensors.values():
+        if not entry.data_type and entry.name in names:
+            yield f"the model declares {shown_name(entry.name)} as a tensor without a type"
 
 
 def output_faults(

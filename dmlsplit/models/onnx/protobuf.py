@@ -113,7 +113,7 @@ class TensorType:
 class Type:
     """TypeProto; only tensors are read."""
 
-    tensor_type: TensorType = single(1, TensorType, TensorType())
+    tensor_type: TensorType | None = single(1, TensorType)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,15 +126,16 @@ class ValueInfo:
     @property
     def data_type(self) -> int:
         """TensorProto.DataType; 0 if undeclared."""
-        return self.type.tensor_type.elem_type
+        tensor = self.type.tensor_type
+        return tensor.elem_type if tensor else 0
 
     @property
     def shape(self) -> Shape | None:
         """The shape; None for an unknown rank, and for values other than tensors."""
-        shape = self.type.tensor_type.shape
-        if shape is None:
+        tensor = self.type.tensor_type
+        if tensor is None or tensor.shape is None:
             return None
-        return _checked_shape(tuple(dim.size for dim in shape.dim), self.name)
+        return _checked_shape(tuple(dim.size for dim in tensor.shape.dim), self.name)
 
 
 @dataclass(frozen=True, slots=True)

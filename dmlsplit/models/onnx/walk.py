@@ -8,7 +8,12 @@ from itertools import chain, repeat
 
 from dmlsplit.models.limits import MAX_GRAPH_DEPTH
 from dmlsplit.models.onnx.contradictions import Contradictions
-from dmlsplit.models.onnx.declarations import Declarations, attribute_faults, input_faults
+from dmlsplit.models.onnx.declarations import (
+    Declarations,
+    attribute_faults,
+    input_faults,
+    value_faults,
+)
 from dmlsplit.models.onnx.dimensions import FixedSizes
 from dmlsplit.models.onnx.folding import is_folded, is_of_shapes, with_origin
 from dmlsplit.models.onnx.frozen import at_size, frozen_axis
@@ -105,7 +110,9 @@ class Walk:
         if not outer.path:
             shapes = (scope.value(entry.name).shape or () for entry in graph.input)
             self._input_dimensions.update(chain.from_iterable(shapes))
-        return self._visit_nodes(graph, scope, [entry.name for entry in graph.output])
+        results = self._visit_nodes(graph, scope, [entry.name for entry in graph.output])
+        self.contradictions.add_faults(value_faults(graph, scope.values.maps[0]))
+        return results
 
     def _visit_function(
         self, function: Function, inputs: Sequence[Value], outer: Scope

@@ -21,6 +21,7 @@ from dmlsplit.lint.target import resolve_target
 from dmlsplit.lint.verdict import Outcome
 from tests.support.fixtures import Patch
 from tests.support.models import (
+    constant,
     every_verdict,
     in_function,
     model,
@@ -266,17 +267,16 @@ def test_nothing_is_written_if_nothing_can_be_rewritten(
 
 
 def decoded(nodes: list[onnx.NodeProto], outputs: dict[str, int]) -> onnx.ModelProto:
-    """A model with nodes after ``decoded``, which is declared without a type."""
-    decode = helper.make_node("Decode", ["x"], ["decoded"], domain="ext")
-    content = model([decode, *nodes], {"x": (FLOAT, (2, 6))}, outputs)
+    """A model with nodes after ``decoded``, of which the shape is known, but not the type."""
+    decode = helper.make_node("Decode", ["x"], ["bytes"], domain="ext")
+    reshape = helper.make_node("Reshape", ["bytes", "shape"], ["decoded"])
+    makers = decode, constant("shape", (2, 6)), reshape
+    content = model([*makers, *nodes], {"x": (FLOAT, (2, 6))}, outputs)
     content.opset_import.append(helper.make_opsetid("ext", 1))
-    content.graph.value_info.append(helper.make_tensor_value_info("decoded", 0, (2, 6)))
     return content
 
 
-def test_the_reason_names_the_type_or_the_external_data_if_the_sizes_are_known(
-    tmp_path: Path,
-) -> None:
+def test_the_reason_names_the_type_or_external_data_if_sizes_are_known(tmp_path: Path) -> None:
     source, output = tmp_path / "in.onnx", tmp_path / "out.onnx"
     onnx.save(decoded(split_nodes("cut", "decoded", (2, 4), 1), {}), source)
     rewriting = write_fixed(source, output, assessed(source, **LEVEL_2))

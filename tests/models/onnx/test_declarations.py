@@ -51,6 +51,11 @@ MODELS: list[tuple[str, str | None]] = [
     ),
     (f"(float[4] x, bool c) => (float[4] y) {{ d = Neg (x) {IF} {CUT} }}", "the name d"),
     (f"(float[4] x, bool c) => (float[4] y) {{ {IF} d = Neg (x) {CUT} }}", None),
+    (
+        "(float[4] x, bool c) => (float[4] y) { "
+        f"y = If (c) <then_branch = t () => (float[4] x) {{}}, {ELSE}> {CUT} }}",
+        "nothing in its graph makes the output x",
+    ),
     (f"(float[4] x, float[4] x) => (float[4] y) {{ y = Relu (x) {CUT} }}", "two inputs"),
     (
         f"(float[4] x, bool c) => (float[4] y) {{ y = If (c) <{THEN} {{ d = Relu (x) }}, "
@@ -85,12 +90,26 @@ def default(kind: int, *shape: int) -> Callable[[Any], None]:
     return lambda graph: graph.initializer.append(helper.make_tensor("v", kind, shape, ones))
 
 
+def untyped_output(graph: Any) -> None:
+    graph.output[0].type.tensor_type.elem_type = 0
+
+
+def added_output(name: str) -> Callable[[Any], None]:
+    return lambda graph: graph.output.append(onnx.ValueInfoProto(name=name))
+
+
 EDITS: list[tuple[Callable[[Any], None], str | None]] = [
     (default(10, 4), "declares its input v as FLOAT, but the input's default is FLOAT16"),
     (default(1, 3), "declares its input v as [4], but the input's default is [3]"),
     (default(1, 1, 4), "declares its input v as [4], but the input's default is [1,4]"),
     (default(1), "declares its input v as [4], but the input's default is []"),
     (default(1, 4), None),
+    (declared("a", 0), "declares a as a tensor without a type"),
+    (declared("no value", 0), None),
+    (declared("v", 0), None),
+    (untyped_output, "declares y as a tensor without a type"),
+    (added_output("no value"), "nothing in its graph makes the output no value"),
+    (added_output("v"), None),
     (declared("y", 10), None),  # of two declarations, the output's counts
     (declared("v", 10), None),  # the input's, too
 ]
