@@ -51,6 +51,8 @@ def node_facts(context: InferenceContext, opset: int) -> NodeFacts:
         element_type = data.element_type
         arguments = _arguments(operator, context)
         axis = _axis(arguments, data)
+        if lengths.gap is not None and lengths.gap[1] is Cause.ORDER:
+            raise UnknownSplitError(*lengths.gap)
         lowering = _lowering(arguments, data, axis, context.reader)
         if element_type is None:
             # It does not name the input: reports group equal reasons, and name their nodes.

@@ -30,6 +30,8 @@ def test_the_reason_of_an_unknown_split_names_what_is_dynamic(scanned: Scanned) 
     assert unknown(None, initializers=lengths) == "the rank of the graph's input 'x' is dynamic"
     (site,) = scanned(model([cut], [value("x", [2, 6]), value("s", [2], INT64)]))
     assert site.state.reason == "split is dynamic: it is known only when the model runs"
+    (site,) = scanned(model([cut, node("Neg", "x", "s")], [value("x", [2, 6])]))
+    assert site.state.reason == "no earlier node produces value 's'"
 
 
 @pytest.mark.parametrize(("size", "name"), [("n", "n"), (-1, "x.1"), (-7, "x.1"), (None, "x.1")])
