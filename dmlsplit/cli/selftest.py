@@ -30,7 +30,8 @@ path, host name or user name."""
 _STATUSES = {
     EXIT_OK: "every byte is right",
     EXIT_REFUSED: "a byte is wrong, or with --strict a split is too slow",
-    EXIT_UNUSABLE: "the test could not run, or missed an injected fault; the report has the fix",
+    EXIT_UNUSABLE: "the test could not run, missed an injected fault, or with --strict measured "
+    "too few speeds, as always on a CPU; the report has the fix",
 }
 _EXAMPLES = "  dmlsplit selftest\n  dmlsplit selftest --device cuda:1 -o report.json"
 

@@ -97,7 +97,8 @@ def _check_tracked_outputs(out: Sequence[Tensor], count: int, is_traced: bool) -
     """Refuse outputs that are not tensors, or through which no gradient can pass."""
     check_output_count(out, count)
     if not is_traced:
-        raise InvalidArgumentError(NO_GRADIENT)
+        is_inside = torch_private.has_transforms()
+        raise InvalidArgumentError(f"{NO_GRADIENT}{'' if is_inside else ', or torch.no_grad()'}")
     for index, tensor in enumerate(out):
         if tensor.__class__.__module__ not in torch_adapter.TORCH_MODULES:
             raise InvalidArgumentError(

@@ -20,7 +20,7 @@ from dmlsplit.geometry import piece_shapes
 
 NO_GRADIENT = (
     "out is given, but array requires grad, has a tangent or is inside a transform of torch.func, "
-    "or out requires grad; no gradient can pass through out. Fix: out=None, or use torch.no_grad()"
+    "or out requires grad; no gradient can pass through out. Fix: out=None"
 )
 
 

@@ -76,7 +76,8 @@ class SelfTest:
         """The exit status of the command.
 
         It is 0 if every byte is right, 1 if one is wrong or a strict test is too slow, and 2 if the
-        test could not run, or an injected fault went undetected.
+        test could not run, an injected fault went undetected, or a strict test measured too few
+        speeds, as always on a CPU.
         """
         if self._has_wrong_bytes:
             return WRONG

@@ -62,8 +62,11 @@ def package_error(installed: Sequence[str], driver: int | None) -> str | None:
 def cupy_error(error: ImportError, driver: int | None) -> str:
     """The error if CuPy cannot be imported."""
     fix = _install_command(fitting_extra(driver))
-    fix += "" if driver else ", or 'dmlsplit[cuda12]' for drivers older than 580"
-    return f"CUDA devices need CuPy, which cannot be imported: {error}. Fix: {fix}"
+    need = "CUDA devices need CuPy"
+    if not driver:
+        fix = f"install the driver, then {fix}, or 'dmlsplit[cuda12]' if it is older than 580"
+        need = "CUDA devices need NVIDIA's driver, which this machine lacks, and CuPy"
+    return f"{need}, which cannot be imported: {error}. Fix: {fix}"
 
 
 def version_error(cuda: Cuda, installed: Sequence[str]) -> str | None:

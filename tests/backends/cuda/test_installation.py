@@ -32,6 +32,12 @@ ROWS = {
         "CUDA devices need CuPy, which cannot be imported: No module named 'cupy'. Fix: pip "
         "install 'dmlsplit[cuda12]'",
     ),
+    "neither driver nor CuPy": (
+        installation.cupy_error(ImportError("No module named 'cupy'"), None),
+        "CUDA devices need NVIDIA's driver, which this machine lacks, and CuPy, which cannot be "
+        "imported: No module named 'cupy'. Fix: install the driver, then pip install "
+        "'dmlsplit[cuda13]', or 'dmlsplit[cuda12]' if it is older than 580",
+    ),
     "no driver": (
         installation.version_error(cuda(driver=0), ONE),
         "there is no usable CUDA driver. Fix: install NVIDIA's driver 580 or newer; if this is "
