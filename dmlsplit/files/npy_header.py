@@ -26,7 +26,8 @@ _FIX_OF_DAMAGE = "Fix: save the array again with numpy.save"
 MAX_HEADER_BYTES = 10_000
 # NumPy pads headers so that the elements begin at a multiple of this.
 _ALIGNMENT = 64
-_READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+# For each version, how many bytes the length of the header has.
+_LENGTH_BYTES = {(1, 0): 2, (2, 0): 4, (3, 0): 4}
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,8 @@ def read_npy_header(file: IO[bytes]) -> NpyHeader:
     Raises
     ------
     InvalidArgumentError
-        If the file has another format, is damaged or holds Python objects. The error does not name
-        the file: `dmlsplit.errors.path_in_errors` adds it.
+        If the file has another format, is damaged, has too long a header or holds Python objects. The error
+        does not name the file: `dmlsplit.errors.path_in_errors` adds it.
     OSError
         If the file cannot be read.
     """
@@ -66,7 +67,7 @@ def read_npy_header(file: IO[bytes]) -> NpyHeader:
     file.seek(0)
     try:
         shape, fortran_order, dtype = _parsed(file)
-    except OSError:
+    except (OSError, InvalidArgumentError):
         raise
     except Exception as error:  # NumPy parses a literal; a damaged one can raise anything
         raise InvalidArgumentError(
@@ -102,27 +103,24 @@ def _check(shape: tuple[int, ...], dtype: np.dtype) -> None:
 def _parsed(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
     """The shape, whether it is in Fortran order, and the type; NumPy raises any error."""
     version = npy.read_magic(file)
-    if version == (3, 0):
-        version = (2, 0)
-        file = _as_version_2(file)
-    if version not in _READERS:
+    if version not in _LENGTH_BYTES:
         raise ValueError(f"its version is {version}; it must be (1, 0), (2, 0) or (3, 0)")
-    with warnings.catch_warnings():  # about headers that Python 2 wrote
-        warnings.simplefilter("ignore")
-        return _READERS[version](file)
-
-
-def _as_version_2(file: IO[bytes]) -> IO[bytes]:
-    """A header of version 3.0 as one of 2.0, for which NumPy has a public function.
-
-    They differ in their encoding, UTF-8 and Latin-1. Escaped, a name is the same literal in both.
-    """
-    length = int.from_bytes(file.read(4), "little")
-    text = file.read(length) if length <= MAX_HEADER_BYTES else b""
+    length = int.from_bytes(file.read(_LENGTH_BYTES[version]), "little")
+    if length > MAX_HEADER_BYTES:  # NumPy checks this too, but only after it has read them
+        raise InvalidArgumentError(
+            f"has a header of {length} bytes; at most {MAX_HEADER_BYTES} are read. "
+            "Fix: save its fields as several arrays"
+        )
+    text = file.read(length)
     if len(text) != length:
         raise ValueError(f"its header has {length} bytes; {len(text)} of them can be read")
-    escaped = text.decode().encode("ascii", "backslashreplace")
-    return BytesIO(len(escaped).to_bytes(4, "little") + escaped)
+    if version == (3, 0):
+        # NumPy has no public function for UTF-8. Escaped, a name is the same literal in Latin-1.
+        text = text.decode().encode("ascii", "backslashreplace")
+    as_version_2 = BytesIO(len(text).to_bytes(4, "little") + text)
+    with warnings.catch_warnings():  # about headers that Python 2 wrote
+        warnings.simplefilter("ignore")
+        return npy.read_array_header_2_0(as_version_2, max_header_size=len(text))
 
 
 def npy_header(shape: tuple[int, ...], fortran_order: bool, dtype: np.dtype) -> bytes:
