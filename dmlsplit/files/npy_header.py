@@ -55,8 +55,9 @@ def read_npy_header(file: IO[bytes]) -> NpyHeader:
     Raises
     ------
     InvalidArgumentError
-        If the file has another format, is damaged, has too long a header or holds Python objects. The error
-        does not name the file: `dmlsplit.errors.path_in_errors` adds it.
+        If the file has another format, is damaged, has too long a header, or holds Python objects
+        or elements without bytes. The error does not name the file:
+        `dmlsplit.errors.path_in_errors` adds it.
     OSError
         If the file cannot be read.
     """
@@ -84,8 +85,10 @@ def _check(shape: tuple[int, ...], dtype: np.dtype) -> None:
             f"has data type {dtype}; Python objects are never loaded. "
             "Fix: save the array with a plain data type"
         )
+    if dtype.itemsize == 0:  # numpy.save writes them
+        raise InvalidArgumentError(f"has data type {dtype}, whose elements have no bytes to split")
     are_sizes = all(type(size) is int and size >= 0 for size in shape)
-    if not are_sizes or dtype.itemsize == 0 or dtype.subdtype is not None:
+    if not are_sizes or dtype.subdtype is not None:
         raise InvalidArgumentError(
             f"is a damaged .npy file: its shape is {shape} and its data type {dtype}. "
             f"{_FIX_OF_DAMAGE}"
