@@ -74,9 +74,11 @@ class BufferBinding:
     size_in_bytes: int | None = None  # SizeInBytes
 
     def __post_init__(self) -> None:
-        integer("offset", self.offset)
+        # As ints: the sums of NumPy's integers overflow.
+        object.__setattr__(self, "offset", integer("offset", self.offset))
         if self.size_in_bytes is not None:
-            integer("size_in_bytes", self.size_in_bytes)
+            size = integer("size_in_bytes", self.size_in_bytes)
+            object.__setattr__(self, "size_in_bytes", size)
 
 
 # The input, the owners of the outputs' memory, and the outputs' addresses.

@@ -225,6 +225,26 @@ def test_a_range_that_ends_with_the_buffer_is_accepted(offset: int, size: int | 
     TABLE.bind(BufferBinding(BUFFER, offset, size), outputs())
 
 
+class Index:
+    """An integer of another library."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __index__(self) -> int:
+        return self.value
+
+
+@pytest.mark.parametrize("kind", [Index, np.int32, np.int64, np.array])
+def test_offsets_and_sizes_may_be_any_integers(kind: Any) -> None:
+    binding = BufferBinding(BUFFER, kind(16), kind(48))
+    assert (type(binding.offset), type(binding.size_in_bytes)) == (int, int)
+    assert TABLE.bind_input(binding)[1:] == TABLE.bind_input(BufferBinding(BUFFER, 16, 48))[1:]
+    _, expected_violations = INPUTS["negative offset"]
+    binding = BufferBinding(BUFFER, kind(-16), kind(48))
+    assert reported(TABLE, binding, outputs()) == expected_violations
+
+
 def test_a_range_that_is_exactly_as_large_as_the_tensor_is_accepted() -> None:
     TABLE.bind(BufferBinding(BUFFER, 0, 48), outputs())
 
