@@ -1,5 +1,6 @@
 """NumPy's arrays."""
 
+from collections.abc import Callable
 from ctypes import addressof, c_char
 from itertools import repeat
 
@@ -39,9 +40,11 @@ class _Numpy(Adapter):
     def empty(self, like: ArrayView, new: NewArrays, stream: Stream | None = None) -> Allocation:
         # The view has only the type's string, which extensions such as bfloat16 share.
         dtype = like.owner.dtype if new.dtype is None else new.dtype
+        # `empty` is faster, but makes strings of no bytes one character long.
+        make: Callable[..., np.ndarray] = np.empty if dtype.itemsize else np.ndarray
         remaining = iter(new.shapes)
         try:
-            arrays = list(map(np.empty, remaining, repeat(dtype)))
+            arrays = list(map(make, remaining, repeat(dtype)))
         except (MemoryError, ValueError) as error:  # the second: more than 2^63 bytes
             raise allocation_error(like, new.shapes, remaining, dtype, error) from None
         return arrays, list(map(_address, arrays))

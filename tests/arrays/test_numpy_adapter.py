@@ -38,6 +38,13 @@ def test_new_arrays_keep_an_extension_type() -> None:
     assert (new_array.dtype, new_array.shape) == (array.dtype, (2, 3))
 
 
+@pytest.mark.parametrize("kind", ["S0", "U0", "V0"])
+def test_new_arrays_keep_a_type_of_no_bytes(kind: str) -> None:
+    array = np.zeros(3, [("empty", kind), ("other", "i4")])["empty"]
+    pieces = dml.split(array, 3)
+    assert [(piece.dtype, piece.shape) for piece in pieces] == [(np.dtype(kind), (1,))] * 3
+
+
 class Metres(np.ndarray):
     """An array with a unit, which its slices inherit."""
 
