@@ -92,7 +92,9 @@ def split_file(
     folder.mkdir(parents=True, exist_ok=True)
     check_space(folder, header.size_in_bytes)
     with hidden_folder(folder) as hidden:
-        drafts = [hidden / str(index) for index in range(len(sizes))]
+        # With their final names, of which the file system refuses one that is too long before
+        # anything is copied.
+        drafts = [hidden / target.name for target in targets]
         try:
             with ExitStack() as files:  # Windows cannot rename open files
                 pieces = _begin(drafts, targets, shapes, header, files)

@@ -138,7 +138,7 @@ def test_every_piece_is_on_the_disk_before_the_first_gets_its_name(
     monkeypatch.setattr(os, "fsync", logged_sync)
     monkeypatch.setattr(Path, "replace", logged_replace)
     split_file(tmp_path / "a.npy", 2, 0, tmp_path)
-    assert events == ["sync 0", "sync 1", "name a_0.npy", "name a_1.npy"]
+    assert events == [f"{event} a_{index}.npy" for event in ("sync", "name") for index in (0, 1)]
 
 
 @pytest.mark.parametrize("failure", [OSError(5, "Input/output error"), KeyboardInterrupt()])
@@ -197,6 +197,16 @@ def test_the_device_is_used_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises((dml.UnsupportedError, dml.InvalidArgumentError)):
         split_file(tmp_path / "a.npy", 3, 0, tmp_path / "out", device="cuda:99")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_name_that_is_too_long_is_refused_before_anything_is_copied(tmp_path: Path) -> None:
+    path = tmp_path / f"{'a' * 249}.npy"  # only ten pieces have names of at most 255 bytes
+    np.save(path, np.arange(22))
+    steps: list[tuple[int, int]] = []
+    with pytest.raises(OSError, match=r"File name too long.*a_10\.npy") as error:
+        split_file(path, 22, 0, tmp_path / "out", progress=lambda *step: steps.append(step))
+    assert "Fix: run the same command again" not in str(error.value)
+    assert steps == list((tmp_path / "out").iterdir()) == []
 
 
 def test_an_array_without_elements_is_split(tmp_path: Path) -> None:
