@@ -5,6 +5,7 @@ the first ones as the model uses. Conversions follow DxDispatch's source (micros
 DxDispatch/src/model) bit for bit.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,7 +125,8 @@ def path_in(field: Field, folder: Path) -> Path:
         real = home
     has_drive = name[1:2] == ":"
     # Since Python 3.13, `resolve` leaves circular links unresolved.
-    if has_drive or home not in real.parents or real.is_symlink():
+    is_link = os.path.islink(real)  # noqa: PTH114, which raises an error if a name is too long
+    if has_drive or home not in real.parents or is_link:
         raise field.error(
             "a path inside the folder of the model; nothing outside it is read or written"
         )

@@ -6,7 +6,8 @@
 # So that help() and Sphinx show aliases by name.
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from os import PathLike
@@ -213,16 +214,23 @@ def _deliver_output(command: OutputCommand, values: np.ndarray) -> str:
         return f"Resource '{name}': {', '.join(map(number_format.format, values.tolist()))}"
     if target.suffix.lower() == ".npy":
         header = npy_header(command.shape or (len(values),), False, values.dtype)
+    with _name_target_in_errors(command):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(target) as draft, draft.open("wb") as file:
+            file.write(header)
+            file.write(values.data)
+    return f"Resource '{name}' written to '{printable(str(target))}'"
+
+
+@contextmanager
+def _name_target_in_errors(command: OutputCommand) -> Iterator[None]:
+    """Let every error of the block be an InvalidArgumentError with the command and its file."""
     with prefix_errors(command.path):
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_write(target) as draft, draft.open("wb") as file:
-                file.write(header)
-                file.write(values.data)
+            yield
         except OSError as error:
             reason = one_line(error, with_path=False)
-            raise InvalidArgumentError(f"{target} cannot be written: {reason}") from None
-    return f"Resource '{name}' written to '{printable(str(target))}'"
+            raise InvalidArgumentError(f"{command.target} cannot be written: {reason}") from None
 
 
 def _check_targets(model: Model, file: Path, overwrite: bool) -> None:
@@ -234,7 +242,7 @@ def _check_targets(model: Model, file: Path, overwrite: bool) -> None:
     for command in commands:
         if command.target is None:
             continue
-        with prefix_errors(command.path):
+        with _name_target_in_errors(command):
             if command.target in folders:
                 raise InvalidArgumentError(
                     f"{command.target} cannot be written: another command writes a file in it"

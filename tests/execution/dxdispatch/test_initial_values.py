@@ -110,6 +110,7 @@ def npy(kind: str, *shape: int, data: bytes = b"12345678", fortran: bool = False
             "has elements of FLOAT64; initialValuesDataType is FLOAT32, and must",
         ),
         ("none.dat", None, "a file that exists"),
+        ("a" * 300, None, "a file that can be read (File name too long)"),
         ("in.png", b"1234", "is an image"),
         ("in.dat", b"1234", "needs an"),
     ],

@@ -73,7 +73,8 @@ COMMANDS: Rows = [
     (writes("A", "a.npy", dimensions=[7]), "[7] of 7 elements; the resource has 6"),
     (writes("A", "a.npy", dimensions=[1] * 65), "at most 64"),
     (writes("A", "a.npy", dimensions=[-1]), "is -1"),
-    (writes("A", "folder"), "cannot be written"),
+    (writes("A", "folder"), "cannot be written: it is a folder"),
+    (writes("A", "a" * 300), "aaa cannot be written: File name too long"),
 ]
 BINDINGS: Rows = [
     ({"InputTensor": "A"}, "lacks 'OutputTensors'; it must bind InputTensor and OutputTensors"),
