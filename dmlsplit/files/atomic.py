@@ -15,6 +15,10 @@ from shutil import disk_usage, rmtree
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.files.kinds import is_text, read_beginning
 
+# The most characters of a file's suffix that its draft has, so that the draft's name is not too
+# long. A suffix that says how to read a file is shorter.
+_MAX_SUFFIX = 16
+
 
 def write_text(path: Path, text: str, inputs: Sequence[Path] = ()) -> None:
     """Write a text file atomically; write directly to a device or pipe, such as /dev/stdout.
@@ -96,7 +100,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
     the path, never the draft. Of two writers of a file, the one that ends last wins.
     """
     final = resolve_destination(path)
-    draft = final.with_name(f"{_hidden_name()}{final.suffix}")
+    draft = final.with_name(_hidden_name() + final.suffix[:_MAX_SUFFIX])
     try:
         with name_in_errors(path):
             draft.touch(exist_ok=False)

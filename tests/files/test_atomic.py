@@ -26,6 +26,12 @@ def test_a_file_gets_its_name_when_it_is_complete(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_the_longest_names_are_written(tmp_path: Path) -> None:
+    for name in ("a" * 255, "x." + "y" * 253):
+        write_text(tmp_path / name, "text")
+        assert (tmp_path / name).read_text() == "text"
+
+
 def test_a_write_that_fails_keeps_the_old_file_and_leaves_no_draft(tmp_path: Path) -> None:
     path = tmp_path / "out"
     path.write_text("old")
