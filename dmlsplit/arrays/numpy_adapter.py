@@ -18,13 +18,13 @@ class _Numpy(Adapter):
 
     def view(self, array: np.ndarray, name: str) -> ArrayView:
         dtype = array.dtype
+        if type(array) is not np.ndarray and isinstance(array, np.ma.MaskedArray):
+            fault = f"{name} is masked; its pieces would lose the mask"
+            raise InvalidArgumentError(Note(fault, "split .data and .mask"))
         if dtype.hasobject:
             fault = f"{name} has data type {dtype}; Python objects cannot be split as bytes"
             fix = "numpy.split, or an array of another data type"
             raise InvalidArgumentError(Note(fault, fix))
-        if type(array) is not np.ndarray and isinstance(array, np.ma.MaskedArray):
-            fault = f"{name} is masked; its pieces would lose the mask"
-            raise InvalidArgumentError(Note(fault, "split .data and .mask"))
         fields = (
             array,
             _address(array),

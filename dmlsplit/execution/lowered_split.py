@@ -47,6 +47,15 @@ def run_split(
     return [piece.squeeze(lowering.axis) for piece in pieces] if lowering.squeeze else pieces
 
 
+def has_strings(array: Any) -> bool:
+    """Whether an array's elements are strings or Python objects, which NumPy itself moves.
+
+    Masked arrays, and arrays of other libraries, are left to their views, which refuse them.
+    """
+    is_numpy = isinstance(array, np.ndarray) and not isinstance(array, np.ma.MaskedArray)
+    return is_numpy and array.dtype.kind in "OSUT"
+
+
 @lru_cache(maxsize=128)
 def _accepted_lowering(
     level: FeatureLevel, lower: Callable[..., Lowering], arguments: tuple[Hashable, ...]

@@ -11,7 +11,7 @@ from dmlsplit.arrays.types import ArrayT
 from dmlsplit.checks import instance
 from dmlsplit.errors import prefix_errors
 from dmlsplit.execution.device import Device
-from dmlsplit.execution.lowered_split import run_split
+from dmlsplit.execution.lowered_split import has_strings, run_split
 from dmlsplit.models.onnx.arguments import Arguments, read_arguments, refuse
 from dmlsplit.models.onnx.lowering import lower
 from dmlsplit.models.onnx.operators import ElementType, operator_version
@@ -178,7 +178,7 @@ def run(arguments: Arguments, x: ArrayT, device: Device | str | None = None) -> 
     dtype = getattr(array, "dtype", None)
     element_type = ElementType.of_dtype(dtype)
     with prefix_errors(str(operator)):
-        source = None if element_type is ElementType.STRING else view(array, _NAME)
+        source = None if has_strings(array) else view(array, _NAME)
     if element_type is ElementType.UNDEFINED:
         swapped = str(dtype)[:1] in "<>"
         allowed = "that type in native byte order only" if swapped else "no such type"

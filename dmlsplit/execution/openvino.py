@@ -6,15 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, SupportsIndex
 
-import numpy as np
-
 from dmlsplit.arrays import ArrayView, view
 from dmlsplit.arrays.types import ArrayT
 from dmlsplit.checks import Integers, integer, integers, is_count
 from dmlsplit.directml.tensor import NUMPY_TYPES, TensorDataType
 from dmlsplit.errors import InvalidArgumentError, prefix_errors
 from dmlsplit.execution.device import Device
-from dmlsplit.execution.lowered_split import run_split
+from dmlsplit.execution.lowered_split import has_strings, run_split
 from dmlsplit.models.lowering import Lowering
 from dmlsplit.models.openvino.lowering import (
     SPLIT,
@@ -65,6 +63,7 @@ def variadic_split(
 
     Examples
     --------
+    >>> import numpy as np
     >>> variadic_split(np.arange(6), 0, [1, -1, 2])
     [array([0]), array([1, 2, 3]), array([4, 5])]
     """
@@ -134,7 +133,7 @@ def _run(
     lower: Callable[..., Lowering], data: Any, axis: int, pieces: Any, device: Device | str | None
 ) -> list[Any]:
     """Split data; `pieces` are lengths or a count, as `lower` expects."""
-    if isinstance(data, np.ndarray) and data.dtype.kind in "OSUT":  # strings
+    if has_strings(data):
         unknown = data.shape, axis, pieces, TensorDataType.UNKNOWN
         return run_split(lower, unknown, data, None, "data", device)
     source = view(data, "data")

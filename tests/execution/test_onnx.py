@@ -2,6 +2,7 @@
 
 import sys
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,18 @@ def test_strings_are_split_on_the_host(dtype: Any) -> None:
     sequence = split_to_sequence(x[:, 0], keepdims=0)
     assert [piece.item() for piece in sequence] == ["a", "", "c"]
     assert [piece.shape for piece in sequence] == [()] * 3
+
+
+@pytest.mark.parametrize("kind", [object, "U5"])
+def test_only_strings_of_numpy_are_split(kind: Any) -> None:
+    words = np.array(["a", "bb"], kind)
+    masked = np.ma.masked_array(words, [True, False])
+    for call in (lambda: split(masked, num_outputs=2), lambda: split_to_sequence(masked)):
+        with pytest.raises(dml.InvalidArgumentError, match=r"is masked; .*split \.data and \.mask"):
+            call()
+    column = SimpleNamespace(dtype=words.dtype, shape=words.shape)  # as in a table of pandas
+    with pytest.raises(dml.InvalidArgumentError, match=r"Fix: numpy\.asarray"):
+        split(column, num_outputs=2)
 
 
 def test_an_empty_list_of_sizes_is_not_taken_for_missing_sizes() -> None:

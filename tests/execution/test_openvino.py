@@ -83,6 +83,13 @@ def test_any_data_type_keeps_its_bytes(kind: str) -> None:
     assert_same(variadic_split(data, 1, [1, 0, 5]), [data[:, :1], data[:, :0], data[:, 1:]])
 
 
+@pytest.mark.parametrize("kind", ["f4", "U5", "S3", "O"])
+def test_masked_arrays_are_refused(kind: str) -> None:
+    masked = np.ma.masked_array(np.zeros(4, kind), [0, 1, 0, 0])
+    with pytest.raises(InvalidArgumentError, match=r"data is masked; .*split \.data and \.mask"):
+        split(masked, 0, 2)
+
+
 def test_a_device_is_given_by_name_and_an_unknown_one_is_refused() -> None:
     assert_same(split(six(), np.array(0), np.int32(2), device="cpu"), np.split(six(), 2))
     with pytest.raises(InvalidArgumentError, match="device is 'tpu'"):
