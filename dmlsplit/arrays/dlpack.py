@@ -2,18 +2,18 @@
 
 import sys
 from collections.abc import Callable
-from operator import methodcaller
 from typing import Any
 
 import numpy as np
 
-from dmlsplit.arrays.adapter import package_of, sharing_error, type_name
+from dmlsplit.arrays.adapter import Shape, package_of, sharing_error, type_name
 from dmlsplit.arrays.array_view import ArrayView, device_name, dtype_of, type_string
 from dmlsplit.arrays.numpy_adapter import NUMPY
 from dmlsplit.backends.cuda import cupy_driver as driver
-from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.checks import instance, integer, integers
+from dmlsplit.errors import InvalidArgumentError, one_line
 from dmlsplit.geometry import packed_byte_strides
-from dmlsplit.messages import Note
+from dmlsplit.messages import Note, digits
 
 # DLDeviceType of the DLPack standard.
 CPU = 1
@@ -35,20 +35,20 @@ def view(array: Any, name: str) -> ArrayView:
     if isinstance(array, ArrayView):
         return array
     if hasattr(array, "__dlpack_device__"):
-        device_type, device_number = _query(methodcaller("__dlpack_device__"), array, name)
+        device_type, device_number = _query(_dlpack_device, array, name)
         if device_type in (CUDA, CUDA_MANAGED):
-            return cuda_view(array, name, int(device_number))
+            return cuda_view(array, name, device_number)
         if device_type == CPU:
             return NUMPY.view(_query(np.from_dlpack, array, name), name)
         fault = (
-            f"{name} has the type {type_name(array)} on DLPack device type {int(device_type)}; it "
+            f"{name} has the type {type_name(array)} on DLPack device type {device_type}; it "
             "must be on the CPU or a CUDA device"
         )
         raise InvalidArgumentError(Note(fault, "copy it to the CPU"))
     if hasattr(array, "__cuda_array_interface__"):
         return cuda_view(array, name, None)
     if hasattr(array, "__array_interface__"):
-        return NUMPY.view(np.asarray(array), name)
+        return NUMPY.view(_query(np.asarray, array, name), name)
     fault = (
         f"{name} has the type {type_name(array)}; it must be an array of NumPy, CuPy or any "
         "library with DLPack"
@@ -106,10 +106,14 @@ def cuda_view(array: Any, name: str, device_number: int | None) -> ArrayView:
     if interface is None:
         array = _query(driver.load().from_dlpack, array, name)
         interface = array.__cuda_array_interface__
+    try:
+        address, read_only, shape, strides, dtype, stream = _described(array, interface)
+    except Exception as error:  # the library wrote it
+        reason = f"its __cuda_array_interface__ is malformed: {one_line(error)}"
+        raise sharing_error(array, name, reason) from None
     if interface.get("mask") is not None:
         fault = f"{name} is masked; it must be a whole array"
         raise InvalidArgumentError(Note(fault, "split its data and its mask"))
-    address, read_only = interface["data"]
     if device_number is None:
         device_number = driver.load().device_of(address)
         if device_number is None:
@@ -118,31 +122,57 @@ def cuda_view(array: Any, name: str, device_number: int | None) -> ArrayView:
             )
             raise InvalidArgumentError(Note(fault, "an array whose memory CUDA has allocated"))
     # CuPy names its current stream, on which splits run too; other libraries may have pending work.
-    if interface.get("stream") and package_of(array) != "cupy":
-        driver.load().wait_for(device_number, interface["stream"])
-    dtype = dtype_of(array, interface["typestr"])
-    shape = tuple(interface["shape"])
+    if stream and package_of(array) != "cupy":
+        driver.load().wait_for(device_number, stream)
     typestr = type_string(dtype)
     width = dtype.itemsize
     device = device_name(device_number)
-    strides = tuple(interface.get("strides") or packed_byte_strides(shape, width))
-    is_read_only = bool(read_only) or is_immutable
+    is_read_only = read_only or is_immutable
     return ArrayView(array, address, shape, strides, typestr, width, device, is_read_only)
+
+
+def _described(array: Any, interface: Any) -> tuple[int, bool, Shape, Shape, np.dtype, int]:
+    """The fields of a CUDA array interface, with strides, and 0 for no stream.
+
+    Raises any error if a field is missing, or has no such value.
+    """
+    address, read_only = interface["data"]
+    shape = integers("shape", interface["shape"])
+    dtype = dtype_of(array, instance("typestr", interface["typestr"], str))
+    if dtype.hasobject:
+        raise ValueError(f"typestr is {dtype}, for Python objects")
+    strides = interface.get("strides") or packed_byte_strides(shape, dtype.itemsize)
+    strides = integers("strides", strides)
+    if len(shape) != len(strides) or min(shape, default=0) < 0:
+        raise ValueError(f"shape is {shape} and strides are {strides}")
+    address = integer("data", address)
+    stream = integer("stream", interface.get("stream") or 0)
+    if not 0 <= min(address, stream) <= max(address, stream) < 1 << 64:
+        raise ValueError(f"data is {digits(address)} and stream is {digits(stream)}")
+    if not address and 0 not in shape:
+        raise ValueError(f"data is 0 and shape is {shape}")
+    return address, bool(read_only), shape, strides, dtype, stream
 
 
 def _cuda_array_interface(array: Any) -> Any:
     """The CUDA array interface of an array; None if its library has none for it."""
     try:
         return array.__cuda_array_interface__
-    except (AttributeError, BufferError, TypeError, RuntimeError, ValueError):
+    except Exception:  # of any type, as in `_query`
         return None
+
+
+def _dlpack_device(array: Any) -> tuple[int, int]:
+    """The type and the number of an array's device."""
+    device_type, device_number = array.__dlpack_device__()
+    return int(device_type), int(device_number)
 
 
 def _query(query: Callable[[Any], Any], array: Any, name: str) -> Any:
     """The answer of an array's library; an error says if it refuses or the device has failed."""
     try:
         return query(array)
-    except (BufferError, TypeError, RuntimeError, ValueError) as error:
+    except Exception as error:  # of any type: the libraries are not known
         if hasattr(error, "status"):  # it is an error of CUDA
             raise driver.load().dml_error(error, None, f"{name} cannot be shared") from None
         raise sharing_error(array, name, error) from None

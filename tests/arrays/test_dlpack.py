@@ -123,6 +123,57 @@ def test_an_array_that_its_library_does_not_share_is_refused(
     )
 
 
+def fails(*_: object, **__: object) -> None:
+    raise AssertionError("a bug of the library")
+
+
+MALFORMED: dict[str, dict[str, Any]] = {
+    "no __dlpack__": {"__dlpack_device__": lambda self: (1, 0)},
+    "no pair": {"__dlpack_device__": lambda self: 1},
+    "no numbers": {"__dlpack_device__": lambda self: ("cpu", 0)},
+    "a failure": {"__dlpack_device__": lambda self: (1, 0), "__dlpack__": fails},
+    "no interface": {"__array_interface__": None},
+    "no type": {"__array_interface__": {"shape": (2,), "typestr": "zz", "data": (0, False)}},
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_an_array_whose_protocol_fails_is_refused(name: str) -> None:
+    array = type("Malformed", (), MALFORMED[name])()
+    text = r"array, a \w+\.Malformed, cannot be shared without a copy: [^.]+"
+    with pytest.raises(dml.InvalidArgumentError, match=text):
+        dml.split(array, 2)
+
+
+INTERFACE = {"shape": (2, 4), "typestr": "<f4", "data": (4096, False), "version": 3}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("shape", (-1, 100), r"shape is (-1, 100) and strides are (400, 4)"),
+        ("shape", None, "shape is None; it must be a sequence of integers"),
+        ("strides", (1,), "shape is (2, 4) and strides are (1,)"),
+        ("strides", ("a", 4), "strides[0] is 'a' (str); it must be an integer"),
+        ("data", None, "cannot unpack non-iterable NoneType object"),
+        ("data", (0, False), "data is 0 and shape is (2, 4)"),
+        ("data", (2**70, False), "data is 1180591620717411303424 and stream is 0"),
+        ("data", (-1, False), "data is -1 and stream is 0"),
+        ("typestr", "zz", "data type 'zz' not understood"),
+        ("typestr", "|O", "typestr is object, for Python objects"),
+        ("typestr", None, "typestr has the type NoneType; it must be str"),
+        ("stream", "x", "stream is 'x' (str); it must be an integer"),
+        ("stream", 2**70, "data is 4096 and stream is 1180591620717411303424"),
+    ],
+)
+def test_a_malformed_cuda_array_interface_is_refused(field: str, value: Any, message: str) -> None:
+    array = SimpleNamespace(__cuda_array_interface__=INTERFACE | {field: value})
+    with pytest.raises(dml.InvalidArgumentError) as error:
+        dml.split(array, 2)
+    text = f"shared without a copy: its __cuda_array_interface__ is malformed: {message}"
+    assert text in str(error.value)
+
+
 def test_64_bit_arrays_are_refused_if_jax_would_truncate_them() -> None:
     jax = pytest.importorskip("jax", reason="JAX is not installed")
     with jax.enable_x64(True):
