@@ -23,12 +23,16 @@ from dmlsplit.backends.cuda import cupy_driver as driver
 __all__ = ["ArrayView", "adapter_of", "is_native", "to_device", "to_host", "view"]
 
 
-def view(array: Any, name: str) -> ArrayView:
+def view(array: Any, name: str, is_output: bool = False) -> ArrayView:
     """The memory of an array, which errors call `name`; an `ArrayView` is returned unchanged.
 
-    An InvalidArgumentError says that it is not an array, holds Python objects or cannot be shared.
+    An InvalidArgumentError says that it is not an array, holds Python objects or cannot be shared;
+    its fix for what is not an array is another one for an output.
     """
-    return (_adapter(type(array)) or dlpack).view(array, name)
+    adapter = _adapter(type(array))
+    if adapter is None:
+        return dlpack.view(array, name, is_output)
+    return adapter.view(array, name)
 
 
 def adapter_of(owner: Any) -> Adapter:

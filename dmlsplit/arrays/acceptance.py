@@ -78,7 +78,7 @@ def accept_outputs(
     An InvalidArgumentError names the first array that does not fit or shares memory with another.
     """
     check_output_count(out, len(required))
-    outputs = [view(array, f"out[{index}]") for index, array in enumerate(out)]
+    outputs = [view(array, f"out[{index}]", True) for index, array in enumerate(out)]
     check_output_arrays(outputs, source, required)
     strides = tuple([output.strides for output in outputs])
     are_packed = strides == tuple([requirement.strides for requirement in required])

@@ -90,7 +90,10 @@ def type_name(value: object) -> str:
     return f"{package_of(value)}.{type(value).__qualname__}".removeprefix("builtins.")
 
 
-def sharing_error(array: Any, name: str, reason: Exception | str) -> InvalidArgumentError:
-    """The error for an array whose library does not share its memory."""
+def sharing_error(
+    array: Any, name: str, reason: Exception | str, fix: str = ""
+) -> InvalidArgumentError:
+    """The error for an array whose library does not share its memory, with the fix if known."""
+    reason = str(reason).rstrip(".")
     fault = f"{name}, a {type_name(array)}, cannot be shared without a copy: {reason}"
-    return InvalidArgumentError(Note(fault, "view its bytes as an integer type of the same size"))
+    return InvalidArgumentError(Note(fault, fix))

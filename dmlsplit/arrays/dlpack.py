@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dmlsplit.arrays.adapter import Shape, package_of, sharing_error, type_name
-from dmlsplit.arrays.array_view import ArrayView, device_name, dtype_of, type_string
+from dmlsplit.arrays.array_view import EXTENSION, ArrayView, device_name, dtype_of, type_string
 from dmlsplit.arrays.numpy_adapter import NUMPY
 from dmlsplit.backends.cuda import cupy_driver as driver
 from dmlsplit.checks import instance, integer, integers
@@ -30,7 +30,7 @@ _FIXES = {
 _IMMUTABLE = ("jax", "jaxlib")
 
 
-def view(array: Any, name: str) -> ArrayView:
+def view(array: Any, name: str, is_output: bool = False) -> ArrayView:
     """Describe an array of another library, or refuse what is not an array."""
     if isinstance(array, ArrayView):
         return array
@@ -53,11 +53,13 @@ def view(array: Any, name: str) -> ArrayView:
         f"{name} has the type {type_name(array)}; it must be an array of NumPy, CuPy or any "
         "library with DLPack"
     )
-    raise InvalidArgumentError(Note(fault, _conversion(array)))
+    raise InvalidArgumentError(Note(fault, _conversion(array, is_output)))
 
 
-def _conversion(value: object) -> str:
-    """How to make an array of a value that is not one; empty for None, which has no values."""
+def _conversion(value: object, is_output: bool) -> str:
+    """What to pass instead of a value that is not an array; empty for None as an input."""
+    if is_output:  # its values do not matter, and a converted copy would be filled in its place
+        return "pass an array that can be written"
     if value is None:
         return ""
     if package_of(value) in _IMMUTABLE:
@@ -168,6 +170,13 @@ def _dlpack_device(array: Any) -> tuple[int, int]:
     return int(device_type), int(device_number)
 
 
+def _fix_of_type(array: Any) -> str:
+    """What to do if an array is not shared because of its type; empty if its type is common."""
+    dtype = getattr(array, "dtype", None)
+    is_extension = isinstance(dtype, np.dtype) and dtype.isbuiltin == EXTENSION
+    return "pass it as a type that NumPy has, such as a view of integers" if is_extension else ""
+
+
 def _query(query: Callable[[Any], Any], array: Any, name: str) -> Any:
     """The answer of an array's library; an error says if it refuses or the device has failed."""
     try:
@@ -175,4 +184,5 @@ def _query(query: Callable[[Any], Any], array: Any, name: str) -> Any:
     except Exception as error:  # of any type: the libraries are not known
         if hasattr(error, "status"):  # it is an error of CUDA
             raise driver.load().dml_error(error, None, f"{name} cannot be shared") from None
-        raise sharing_error(array, name, error) from None
+        fix = "" if query is _dlpack_device else _fix_of_type(array)
+        raise sharing_error(array, name, error, fix) from None

@@ -91,6 +91,7 @@ class _TensorBinding:
     def __init__(self, name: str, tensor: TensorDesc, device: str, is_output: bool) -> None:
         self.name = name
         self.tensor = tensor
+        self.is_output = is_output
         width = tensor.element_bytes
         typestr = ("|" if width == 1 else _NATIVE) + tensor.data_type.numpy_name
         strides = byte_strides(tensor)
@@ -104,7 +105,7 @@ class _TensorBinding:
         """
         if isinstance(binding, BufferBinding):
             return self._bound_buffer(binding, violations)
-        array = view(binding, self.name)
+        array = view(binding, self.name, self.is_output)
         if not fits_exactly(array, self.required):
             for mismatch in mismatches(array, self.required):
                 violations.append(violation_of(self.name, _broken_rule(mismatch, self.tensor)))
@@ -112,7 +113,7 @@ class _TensorBinding:
 
     def _bound_buffer(self, binding: BufferBinding, violations: list[Violation]) -> ArrayView:
         """The range of a buffer, of which `violations` gets the broken rules."""
-        array = view(binding.buffer, self.name)
+        array = view(binding.buffer, self.name, self.is_output)
         broken = [
             _broken_rule(mismatch, self.tensor)
             for mismatch in mismatches(array, self.required)

@@ -57,10 +57,13 @@ def split(array: Any, sizes_or_count: Any, axis: Any, out: Sequence[Any] | None)
     Raises
     ------
     InvalidArgumentError
-        If the sizes do not fit, `out` is given, or elements are not whole bytes.
+        If the sizes do not fit, `out` is given, elements are not whole bytes, or the array has been
+        deleted.
     """
-    is_concrete = out is None and _is_array_type(array.__class__)
-    if not is_concrete and not _is_for_jax(array, out):
+    is_concrete = _is_array_type(array.__class__)
+    if is_concrete and array.is_deleted():
+        raise InvalidArgumentError("array has been deleted or donated. Fix: split it before that")
+    if not (is_concrete and out is None) and not _is_for_jax(array, out):
         return in_memory.split(array, sizes_or_count, axis, out)
     if out is not None:
         raise InvalidArgumentError(

@@ -118,9 +118,29 @@ def test_an_array_that_its_library_does_not_share_is_refused(
     with pytest.raises(dml.InvalidArgumentError) as error:
         dml.split(Kept(), 1)
     assert str(error.value) == (
-        f"array, a {type_name(Kept())}, cannot be shared without a copy: not today. "
-        "Fix: view its bytes as an integer type of the same size"
+        f"array, a {type_name(Kept())}, cannot be shared without a copy: not today"
     )
+
+
+def test_the_fix_for_a_type_that_numpy_lacks_is_another_type() -> None:
+    jnp = pytest.importorskip("jax.numpy", reason="JAX is not installed")
+    array, outs = jnp.arange(4, dtype=jnp.bfloat16), [np.zeros(2, "u2"), np.zeros(2, "u2")]
+    fix = "Fix: pass it as a type that NumPy has, such as a view of integers"
+    with pytest.raises(dml.InvalidArgumentError, match=f"in DLTensor. {fix}$"):
+        dml.split(array, 2, out=outs)
+    dml.split(array.view(jnp.uint16), 2, out=outs)
+    assert np.concatenate(outs).tolist() == array.view(jnp.uint16).tolist()
+
+
+@pytest.mark.parametrize("output", [None, [0, 0], b"abcd"])
+def test_an_output_that_is_not_an_array_is_not_to_be_converted(output: Any) -> None:
+    """A converted copy would be filled in its place."""
+    op = compiled_split((4,), (2, 2), axis=0, device="cpu", kind="INT64")
+    array, outs = np.arange(4), [output, np.zeros(2, int)]
+    for call in (lambda: dml.split(array, 2, out=outs), lambda: op.bind(array, outs)):
+        fix = r"Fix: pass an array that can be written\.?$"
+        with pytest.raises(dml.InvalidArgumentError, match=f"any library with DLPack. {fix}"):
+            call()
 
 
 def fails(*_: object, **__: object) -> None:

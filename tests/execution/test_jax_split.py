@@ -212,11 +212,12 @@ def test_pieces_of_a_jax_array_can_be_written_to_numpy_arrays() -> None:
     assert dml.split(array, (1, 3), out=outs)[1].tolist() == outs[1].tolist() == [1, 2, 3]
 
 
-def test_a_deleted_array_is_an_error() -> None:
+@pytest.mark.parametrize("out", [None, [np.zeros(2)] * 2])
+def test_a_deleted_array_is_refused(out: Any) -> None:
     array = jnp.ones(4)
     array.delete()
-    with pytest.raises(RuntimeError, match="deleted"):
-        dml.split(array, 2)
+    with pytest.raises(dml.InvalidArgumentError, match=r"^array has been deleted or donated"):
+        dml.split(array, 2, out=out)
 
 
 def test_an_error_in_a_callback_reaches_the_caller_of_jax(monkeypatch: pytest.MonkeyPatch) -> None:

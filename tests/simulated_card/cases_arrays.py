@@ -265,8 +265,7 @@ def test_an_array_that_its_library_does_not_share_is_refused() -> None:
         def __dlpack__(self, **_: object) -> Any:
             raise RuntimeError("not today")
 
-    fix = "cannot be shared without a copy: not today. Fix: view its bytes as an integer type"
-    with pytest.raises(dml.InvalidArgumentError, match=fix):
+    with pytest.raises(dml.InvalidArgumentError, match=r"cannot be shared .*: not today$"):
         dml.split(Kept(cupy.zeros(4)), 1)
 
 
