@@ -26,7 +26,7 @@ from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.directml.validation import report_at
 from dmlsplit.errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
 from dmlsplit.execution.binding import BindingTable, BufferBinding
-from dmlsplit.execution.prepared_split import PreparedSplit
+from dmlsplit.execution.prepared_split import FEW_PIECES, MANY_PIECES_CACHED, PreparedSplit
 from dmlsplit.execution.slices import split_by_slices
 from dmlsplit.messages import shown
 
@@ -177,7 +177,7 @@ class Device:
         >>> [piece.shape for piece in op(np.ones((1, 1, 2, 3), "f4"))]
         [(1, 1, 2, 1), (1, 1, 2, 2)]
         """
-        return _compile(self, instance("desc", desc, SplitOperatorDesc))
+        return _compiled(self, instance("desc", desc, SplitOperatorDesc))
 
     def warm(
         self, descs: Iterable[SplitOperatorDesc], alignment: SupportsIndex | None = None
@@ -315,7 +315,7 @@ class CompiledOperator:
         return f"on {self.device.name}: {desc.input_tensor}, axis {desc.axis} into {sizes}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _compile, (self.device, self.desc)  # The copy is the cached operator.
+        return _compiled, (self.device, self.desc)  # The copy is the cached operator.
 
     def dispatch(
         self,
@@ -473,12 +473,21 @@ def _new_outputs(desc: SplitOperatorDesc, layouts: Sequence[tuple[Shape, Shape]]
     return NewArrays(buffers, dtype, tuple(layouts))
 
 
-@lru_cache(maxsize=1024)
-def _compile(device: Device, desc: SplitOperatorDesc) -> CompiledOperator:
+def _compiled(device: Device, desc: SplitOperatorDesc) -> CompiledOperator:
     """`Device.compile`, cached by device and descriptor."""
+    is_small = len(desc.output_tensors) <= FEW_PIECES
+    return (_operators_of_few_pieces if is_small else _operators_of_many_pieces)(device, desc)
+
+
+def _compile(device: Device, desc: SplitOperatorDesc) -> CompiledOperator:
+    """A new operator, as of `Device.compile`."""
     report = report_at(desc, device.feature_level)
     if not report.ok:
         raise InvalidArgumentError(str(report), report)
     program = device._backend.compile(descriptor_geometry(desc))
     program.prepare()
     return CompiledOperator(device, desc, program)
+
+
+_operators_of_few_pieces = lru_cache(maxsize=1024)(_compile)
+_operators_of_many_pieces = lru_cache(maxsize=MANY_PIECES_CACHED)(_compile)

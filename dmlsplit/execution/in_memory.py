@@ -14,13 +14,12 @@ from dmlsplit.arrays.acceptance import accept_outputs
 from dmlsplit.arrays.adapter import NewArrays, Requirement, Shape, Shapes
 from dmlsplit.backends.find import find_backend
 from dmlsplit.checks import piece_sizes
-from dmlsplit.execution.prepared_split import PreparedSplit
+from dmlsplit.execution.prepared_split import FEW_PIECES, MANY_PIECES_CACHED, PreparedSplit
 from dmlsplit.execution.slices import split_by_slices
 from dmlsplit.geometry import packed_byte_strides, piece_shapes, split_geometry
 
 # Device, shape, strides in bytes, and bytes of an element. Plain, because every call makes one.
 _Layout: TypeAlias = tuple[str, Shape, Shape, int]
-_FEW_PIECES = 64
 
 
 def split(
@@ -53,14 +52,14 @@ def requirements(source: ArrayView, axis: int, sizes: Shape) -> list[Requirement
 
     It is not a part of a `PreparedSplit`, which also depends on the strides of accepted outputs.
     """
-    return _requirements(source.shape, axis, sizes, source.type, source.item_bytes, source.device)
+    cached = _requirements_of_few if len(sizes) <= FEW_PIECES else _requirements_of_many
+    return cached(source.shape, axis, sizes, source.type, source.item_bytes, source.device)
 
 
-@lru_cache(maxsize=64)
 def _requirements(
     shape: Shape, axis: int, sizes: Shape, typestr: str, item_bytes: int, device: str
 ) -> list[Requirement]:
-    """`requirements`, cached by what they depend on."""
+    """`requirements`, by what they depend on."""
     return [
         Requirement(piece, packed_byte_strides(piece, item_bytes), typestr, item_bytes, device)
         for piece in piece_shapes(shape, axis, sizes)
@@ -71,9 +70,7 @@ def prepared_split(
     layout: _Layout, axis: int, sizes: Shape, output_strides: Shapes | None = None
 ) -> PreparedSplit:
     """The cached split of arrays of a layout; outputs are packed if their strides are None."""
-    # A prepared split takes more than a kilobyte per piece. The cache of splits with many pieces
-    # is therefore smaller.
-    prepare = _splits_of_few_pieces if len(sizes) <= _FEW_PIECES else _splits_of_many_pieces
+    prepare = _splits_of_few_pieces if len(sizes) <= FEW_PIECES else _splits_of_many_pieces
     return prepare(layout, axis, sizes, output_strides)
 
 
@@ -91,4 +88,6 @@ def _prepared(
 
 _backend = lru_cache(maxsize=64)(find_backend)
 _splits_of_few_pieces = lru_cache(maxsize=1024)(_prepared)
-_splits_of_many_pieces = lru_cache(maxsize=8)(_prepared)
+_splits_of_many_pieces = lru_cache(maxsize=MANY_PIECES_CACHED)(_prepared)
+_requirements_of_few = lru_cache(maxsize=64)(_requirements)
+_requirements_of_many = lru_cache(maxsize=MANY_PIECES_CACHED)(_requirements)

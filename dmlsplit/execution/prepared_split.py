@@ -14,6 +14,11 @@ from dmlsplit.arrays.torch_adapter import record_writes, tensors_among
 from dmlsplit.arrays.types import Stream
 from dmlsplit.backends import BoundCopy, Program
 
+# What is kept of a split takes hundreds of bytes per piece, or more. The caches for splits of more
+# pieces than this are therefore smaller.
+FEW_PIECES = 64
+MANY_PIECES_CACHED = 8
+
 
 class PreparedSplit(NamedTuple):
     """How arrays of one layout are split. A tuple, because calls with new sizes make new ones."""

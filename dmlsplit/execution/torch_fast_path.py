@@ -24,6 +24,7 @@ from dmlsplit.arrays.torch_private import (
 from dmlsplit.backends import BoundCopy
 from dmlsplit.checks import are_plain_ints, piece_sizes
 from dmlsplit.execution.in_memory import prepared_split
+from dmlsplit.execution.prepared_split import FEW_PIECES, MANY_PIECES_CACHED
 from dmlsplit.geometry import piece_shapes
 
 # Up to this size, torch's own operator is faster than the engine, because it allocates outputs
@@ -116,7 +117,8 @@ def _fill(out: Any, array: Tensor, axis: int, sizes_or_count: Any) -> list[Tenso
         return None
     if array.is_neg() or True in map(Tensor.is_neg, out):
         return None
-    required = _required(array.shape, array.stride(), array.dtype, axis, sizes_or_count)
+    required_by = _required_by_few if len(out) <= FEW_PIECES else _required_by_many
+    required = required_by(array.shape, array.stride(), array.dtype, axis, sizes_or_count)
     if list(map(_fields_of, out)) != required.fields or False in map(Tensor.is_contiguous, out):
         return None
     if is_pre_dispatch() or any(map(Tensor.storage_offset, out)):
@@ -149,7 +151,6 @@ class _Required(NamedTuple):
 _fields_of = attrgetter("dtype", "shape", "is_cpu", "requires_grad")
 
 
-@lru_cache(maxsize=64)
 def _required(
     shape: Shape, element_strides: Shape, dtype: Any, axis: int, sizes_or_count: Any
 ) -> _Required:
@@ -173,3 +174,7 @@ def _required(
     if sum(output_bytes) <= ONE_THREAD_BYTES:
         copy_of = lru_cache(maxsize=8)(copy_of)  # the same outputs are often filled again
     return _Required(fields, output_bytes, end, copy_of)
+
+
+_required_by_few = lru_cache(maxsize=64)(_required)
+_required_by_many = lru_cache(maxsize=MANY_PIECES_CACHED)(_required)

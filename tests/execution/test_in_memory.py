@@ -153,8 +153,31 @@ def test_true_and_floats_do_not_hit_the_cache_of_integers(sizes: Any, axis: Any)
         dml.split(array("f4", (6, 2)), sizes, axis)
 
 
-@pytest.mark.parametrize("form", [list, tuple])
-def test_cached_splits_of_many_pieces_take_bounded_memory(form: Any) -> None:
+def filled(sizes: list[int]) -> None:
+    dml.split(np.zeros(sum(sizes)), sizes, out=[np.empty(size) for size in sizes])
+
+
+def filled_tensors(sizes: list[int]) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    dml.split(torch.zeros(sum(sizes)), sizes, out=[torch.empty(size) for size in sizes])
+
+
+def compiled(sizes: list[int]) -> None:
+    tensor = dml.TensorDesc("UINT8", (sum(sizes),))
+    dml.Device("cpu").compile(dml.SplitOperatorDesc.from_sizes(tensor, axis=0, sizes=sizes))
+
+
+CALLS_OF_MANY_PIECES = {
+    "a list": lambda sizes: dml.split(np.zeros(sum(sizes)), sizes),
+    "a tuple": lambda sizes: dml.split(np.zeros(sum(sizes)), tuple(sizes)),
+    "into arrays": filled,
+    "into tensors": filled_tensors,
+    "compiled": compiled,
+}
+
+
+@pytest.mark.parametrize("form", CALLS_OF_MANY_PIECES)
+def test_cached_splits_of_many_pieces_take_bounded_memory(form: str) -> None:
     """The calls split batches of many sequences, with new lengths each time."""
     import tracemalloc
 
@@ -162,10 +185,10 @@ def test_cached_splits_of_many_pieces_take_bounded_memory(form: Any) -> None:
 
     def kept_after(calls: int) -> int:
         for _ in range(calls):
-            sizes = random.integers(1, 9, 1100).tolist()
-            dml.split(np.zeros(sum(sizes)), form(sizes))
+            CALLS_OF_MANY_PIECES[form](random.integers(1, 9, 1100).tolist())
         return tracemalloc.get_traced_memory()[0]
 
+    CALLS_OF_MANY_PIECES[form]([1])  # imports
     forget_programs()
     tracemalloc.start()
     try:

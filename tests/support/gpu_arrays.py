@@ -80,7 +80,8 @@ def another_driver() -> Iterator[None]:
 
 def forget_programs() -> None:
     """Clear the caches that hold programs of a driver."""
-    device._compile.cache_clear()
+    device._operators_of_few_pieces.cache_clear()
+    device._operators_of_many_pieces.cache_clear()
     in_memory._backend.cache_clear()
     in_memory._splits_of_few_pieces.cache_clear()
     slices._indices.cache_clear()
