@@ -1,7 +1,10 @@
 """The binding table: checks the memory that is bound to each tensor of an operator.
 
-An array is bound as a whole buffer: its shape, data type, strides and overlap are checked.
-A `BufferBinding` is raw memory: the rules of DML_BUFFER_BINDING apply.
+An array is bound as a whole buffer, from its first byte to its last one: its shape, data type and
+strides are checked. A `BufferBinding` is raw memory: the rules of DML_BUFFER_BINDING apply.
+
+DirectML binds ranges of bytes. No range of an output may overlap another range, even if the arrays
+share no byte, as two columns of a matrix do.
 """
 
 # So that help() and Sphinx show aliases by name.
@@ -202,7 +205,7 @@ class BindingTable:
         return array
 
     def bind(self, source: Any, outputs: Sequence[Any]) -> Bindings:
-        """The memory of all tensors, none of which shares a byte with an output.
+        """The memory of all tensors: ranges of bytes, none of which overlaps one of an output.
 
         Parameters
         ----------

@@ -330,7 +330,8 @@ class CompiledOperator:
         array : array or BufferBinding
             An array with the input tensor's sizes, type and strides; or a range of a buffer.
         outputs : list or tuple of array or BufferBinding
-            For each output, an array with its sizes, type and strides; or a range of a buffer.
+            For each output, an array with its sizes, type and strides; or a range of a buffer. From
+            its first byte to its last one, no output may overlap another one, or the input.
         stream : CudaStream or int, optional
             The CUDA stream of the copies, or its handle; None means the current one. On the CPU, it
             must be None.
@@ -375,7 +376,8 @@ class CompiledOperator:
         array : array or BufferBinding
             An array with the input tensor's sizes, type and strides; or a range of a buffer.
         outputs : list or tuple of array or BufferBinding
-            For each output, an array with its sizes, type and strides; or a range of a buffer.
+            For each output, an array with its sizes, type and strides; or a range of a buffer. From
+            its first byte to its last one, no output may overlap another one, or the input.
 
         Returns
         -------

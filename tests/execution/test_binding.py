@@ -378,6 +378,18 @@ def test_each_output_that_begins_inside_another_output_is_reported(
     ]
 
 
+def test_interleaved_arrays_overlap_because_ranges_of_bytes_are_bound() -> None:
+    x = dml.TensorDesc("UINT8", (4, 2))
+    columns = [dml.TensorDesc("UINT8", (4, 1), strides=(2, 1))] * 2
+    table = BindingTable(dml.SplitOperatorDesc(x, columns, axis=1), "cpu")
+    source, matrix = np.zeros((4, 2), "u1"), np.zeros((4, 2), "u1")
+    outs = [matrix[:, :1], matrix[:, 1:]]
+    assert reported(table, source, outs) == [
+        "BIND-OUTPUT-OVERLAP OutputTensors[1]: OutputTensors[0] | memory of its own"
+    ]
+    dml.split(source, 2, 1, out=outs)  # it binds nothing
+
+
 def test_an_output_with_wrong_strides_in_the_memory_of_the_input_breaks_both_rules() -> None:
     store = np.zeros((1, 1, 6, 2), np.float32)
     violations = reported(TABLE, store, [store[:, :, 5:3:-1], *outputs()[1:]])
