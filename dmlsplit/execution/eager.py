@@ -71,8 +71,9 @@ def split(
     -------
     list of arrays
         The arrays of `out`, or new ones from the library of `array` (and of its class, if that is a
-        subclass of numpy.ndarray). Piece `i` has the shape of `array`, except that it is
-        ``sizes[i]`` long along the axis. New NumPy, CuPy and PyTorch arrays are C-contiguous.
+        subclass of numpy.ndarray); from NumPy or CuPy if the library has no ``from_dlpack``. Piece
+        `i` has the shape of `array`, except that it is ``sizes[i]`` long along the axis. New NumPy,
+        CuPy and PyTorch arrays are C-contiguous.
 
     Raises
     ------

@@ -38,7 +38,7 @@ def split(
     ----------
     x : array
         An array of any library, of a type that the operator version accepts; this can be
-        boolean, bfloat16, complex or strings.
+        boolean or complex, in NumPy and PyTorch also bfloat16, and in NumPy strings.
     split : sequence of int or array, optional
         Size of each piece along the axis. An array must be int64, for Split-1 of the type of `x`.
     axis : int

@@ -37,7 +37,8 @@ def variadic_split(
     Parameters
     ----------
     data : array
-        An array of any library and data type, contiguous or not.
+        An array of any library, contiguous or not. Its elements have 1, 2, 4 or a multiple of 8
+        bytes; in NumPy, they may also be strings.
     axis : int or array
         An integer, or an integer array of shape ``()`` or ``(1,)``; if negative, it counts from the
         end.
@@ -85,7 +86,8 @@ def split(
     Parameters
     ----------
     data : array
-        An array of any library and data type, contiguous or not.
+        An array of any library, contiguous or not. Its elements have 1, 2, 4 or a multiple of 8
+        bytes; in NumPy, they may also be strings.
     axis : int or array
         An integer, or an integer array of shape ``()``; if negative, it counts from the end.
     num_splits : int
