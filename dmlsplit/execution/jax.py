@@ -15,7 +15,7 @@ from typing import Any
 from dmlsplit.arrays.adapter import Shape
 from dmlsplit.arrays.array_view import device_name
 from dmlsplit.arrays.dlpack import CPU
-from dmlsplit.checks import piece_sizes
+from dmlsplit.checks import axis_from_front, piece_sizes
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.execution import in_memory
 from dmlsplit.execution.in_memory import prepared_split
@@ -57,8 +57,8 @@ def split(array: Any, sizes_or_count: Any, axis: Any, out: Sequence[Any] | None)
     Raises
     ------
     InvalidArgumentError
-        If the sizes do not fit, `out` is given, elements are not whole bytes, or the array has been
-        deleted.
+        If the sizes do not fit, the size of the axis is symbolic, `out` is given, elements are not
+        whole bytes, or the array has been deleted.
     """
     is_concrete = _is_array_type(array.__class__)
     if is_concrete and array.is_deleted():
@@ -71,6 +71,11 @@ def split(array: Any, sizes_or_count: Any, axis: Any, out: Sequence[Any] | None)
             "Fix: use the pieces that are returned"
         )
     _check_elements(array.dtype)
+    size = 0 if is_concrete else array.shape[axis_from_front(axis, len(array.shape))]
+    if not isinstance(size, int):
+        raise InvalidArgumentError(
+            f"axis {axis} has the symbolic size {size}; it must be constant. Fix: jax.numpy.split"
+        )
     return list(_jitted_split(*piece_sizes(array.shape, sizes_or_count, axis))(array))
 
 

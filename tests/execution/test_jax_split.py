@@ -1,5 +1,6 @@
 """`dml.split` of JAX arrays, in jit or not, gives the pieces of `jax.numpy.split` or refuses."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -244,6 +245,19 @@ def test_an_exported_split_needs_no_dmlsplit(rows: str) -> None:
     exported = export.export(split)(jax.ShapeDtypeStruct(shape, "f4")).serialize()
     array = random((int(rows) if rows.isdigit() else 5, 4))
     assert_equal(export.deserialize(exported).call(array), jnp.split(array, [1], 1))
+
+
+@pytest.mark.parametrize("sizes", [2, (1, 3), lambda size: (1, size - 1)])
+def test_an_axis_of_symbolic_size_is_refused(sizes: Any) -> None:
+    from jax import export
+
+    def split(array: Any) -> Any:
+        return dml.split(array, sizes(array.shape[1]) if callable(sizes) else sizes, -1)
+
+    shape = export.symbolic_shape("4, 2 * columns")
+    message = re.escape("axis -1 has the symbolic size 2*columns; it must be constant. Fix: jax.nu")
+    with pytest.raises(dml.InvalidArgumentError, match=message):
+        export.export(jax.jit(split))(jax.ShapeDtypeStruct(shape, "f4"))
 
 
 def test_xla_splits_few_bytes_into_few_pieces() -> None:
