@@ -40,6 +40,7 @@ TABLE = {
     "four rounds of groups": Case((600, 750), (3,) * 250, limits=ONE_SM),
     "three rounds of groups": Case((512, 600), (3,) * 200, limits=ONE_SM),
     "a tile of ends after a part of one": Case((118, 48), (1,) * 48, misaligned=(0, 4)),
+    "the same in two groups": Case((60, 100), (1,) * 100, misaligned=(0, 4)),
     "two loops around rows of two lengths": Case(
         (40, 3, 60), (25, 35), strides=(600, 190, 3), output_strides=((100, 30, 1), (120, 37, 1))
     ),
