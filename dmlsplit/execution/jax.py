@@ -61,8 +61,8 @@ def split(array: Any, sizes_or_count: Any, axis: Any, out: Sequence[Any] | None)
         whole bytes, or the array has been deleted.
     """
     is_concrete = _is_array_type(array.__class__)
-    if is_concrete and array.is_deleted():
-        raise InvalidArgumentError("array has been deleted or donated. Fix: split it before that")
+    if is_concrete and out is not None:
+        _check_alive(array)
     if not (is_concrete and out is None) and not _is_for_jax(array, out):
         return in_memory.split(array, sizes_or_count, axis, out)
     if out is not None:
@@ -71,12 +71,23 @@ def split(array: Any, sizes_or_count: Any, axis: Any, out: Sequence[Any] | None)
             "Fix: use the pieces that are returned"
         )
     _check_elements(array.dtype)
-    size = 0 if is_concrete else array.shape[axis_from_front(axis, len(array.shape))]
-    if not isinstance(size, int):
-        raise InvalidArgumentError(
-            f"axis {axis} has the symbolic size {size}; it must be constant. Fix: jax.numpy.split"
-        )
-    return list(_jitted_split(*piece_sizes(array.shape, sizes_or_count, axis))(array))
+    if not is_concrete:
+        size = array.shape[axis_from_front(axis, len(array.shape))]
+        if not isinstance(size, int):
+            problem = f"axis {axis} has the symbolic size {size}; it must be constant"
+            raise InvalidArgumentError(f"{problem}. Fix: jax.numpy.split")
+    try:
+        return list(_jitted_split(*piece_sizes(array.shape, sizes_or_count, axis))(array))
+    except RuntimeError:
+        if is_concrete:
+            _check_alive(array)
+        raise
+
+
+def _check_alive(array: Any) -> None:
+    """Refuse an array whose memory JAX has freed or given away."""
+    if array.is_deleted():
+        raise InvalidArgumentError("array has been deleted or donated. Fix: split it before that")
 
 
 @cache
