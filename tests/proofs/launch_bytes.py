@@ -81,8 +81,10 @@ def _transpose(launch: KernelLaunch, parameters: Known, pieces: Pieces) -> Copie
     tile = Tile(unit, parameters["kDownVectors"], parameters["kInputAlign"], is_aligned)
     assert tile.across == parameters["kAcross"]
     assert launch.shared_bytes == parameters["kSharedVectors"] * VECTOR
-    assert (parameters["starts"][0], parameters["starts"][-1]) == (0, launch.grid)
-    for entry, (first, end) in enumerate(pairwise(parameters["starts"])):
+    entries = 1 if parameters["kPointers"] else len(launch.outputs)
+    starts = [*parameters["starts"][:entries], launch.grid]
+    assert starts[0] == 0
+    for entry, (first, end) in enumerate(pairwise(starts)):
         plane = parameters["planes"][entry]
         sides = parameters["down_sizes"][plane], parameters["across_sizes"][plane]
         # Vectors of lines that are not aligned begin before those of aligned ones.
