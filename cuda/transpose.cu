@@ -17,8 +17,9 @@
 //
 // Sizes are arguments. Only what changes the code is compiled in: the element (kUnit), the shape of a tile
 // (kDownVectors, kAcross), the number of loops (kLoops), the room for entries of the tables and for planes (kEntries,
-// kPlanes), and the alignment of lines. The addresses of all lines of the input are multiples of kInputAlign: 16, 4 or 1. If it is not 16, a line of a tile may begin inside a
-// vector, so its kDown elements are one vector fewer than the kDownVectors that are read.
+// kPlanes), and the alignment of lines. The addresses of all lines of the input are multiples of kInputAlign: 16, 4 or
+// 1. If it is not 16, a line of a tile may begin inside a vector, so its kDown elements are one vector fewer than the
+// kDownVectors that are read.
 // Assumes at most 2^31 - 2^14 bytes down and across, and fewer than 2^31 tiles, each of which is a block.
 
 constexpr int kElements = kVector / kUnit;  // of a vector

@@ -19,6 +19,9 @@ LINE_BYTES = 128  # of a cache line
 LOADS = 4
 
 LARGE_PARAMETERS = 32764  # bytes of a kernel's parameters since CUDA 12.1
+# The most bytes of parameters that are the same for any number of outputs: the input's address,
+# pitches, divisors, numbers of rows and tiles. Those of `tile` are more.
+NUMBERS_BYTES = 96
 
 # Bytes that an SM must have in flight to saturate the memory of an H200. Source: the tuning of
 # DeviceTransform in NVIDIA's CUB. Older GPUs, for which CUB has smaller numbers, count as an H200.
@@ -101,6 +104,21 @@ def launches_within(
     else:
         for half in (parts[: len(parts) // 2], parts[len(parts) // 2 :]):
             yield from launches_within(make, half, limit)
+
+
+def outputs_within(limits: DeviceLimits, output_bytes: int, other_bytes: int = 0) -> int:
+    """The outputs of this many bytes each that the parameters of a launch have room for.
+
+    Plans that know the bytes of an output ask this before. `launches_within` would plan too many
+    outputs once more for every halving, while a call with new sizes waits.
+    """
+    return (limits.parameter_bytes - NUMBERS_BYTES - other_bytes) // output_bytes
+
+
+def even_parts(parts: Sequence[_Part], most: int) -> Iterator[Sequence[_Part]]:
+    """The parts in order, in as few runs of at most `most` as possible, about equally long."""
+    step = ceil_div(len(parts), ceil_div(len(parts), most))
+    return (parts[first : first + step] for first in range(0, len(parts), step))
 
 
 def in_flight_bytes(major: int) -> int:

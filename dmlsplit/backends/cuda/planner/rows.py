@@ -23,6 +23,8 @@ from dmlsplit.backends.cuda.launch import (
     Assumptions,
     DeviceLimits,
     KernelLaunch,
+    even_parts,
+    outputs_within,
 )
 from dmlsplit.backends.cuda.occupancy import resident_blocks
 from dmlsplit.backends.cuda.planner.estimates import FEW_OUTPUTS
@@ -79,11 +81,6 @@ MAX_CHUNK_BYTES = 1 << 30
 ONE_ROW_WEIGHT = 0.97
 # About how many other numbers of rows the planner tries.
 ROW_CHOICES = 16
-# The most bytes of parameters outside tables: the input's address, pitches, divisors, numbers of
-# rows and tiles. From them the planner calculates how many outputs fit a launch. `launches_within`
-# would plan a split of too many outputs once more for every halving, while a call with new sizes
-# waits.
-NUMBERS_BYTES = 96
 
 
 class Columns(NamedTuple):
@@ -98,7 +95,7 @@ class Columns(NamedTuple):
         index_bytes = 4 if self.table_type == "unsigned" else 8
         # The offset and the width, their divisor, and the first tile.
         entry_bytes = 0 if self.is_equal else 2 * index_bytes + 8 + 4
-        return (limits.parameter_bytes - NUMBERS_BYTES) // (POINTER_BYTES + entry_bytes)
+        return outputs_within(limits, POINTER_BYTES + entry_bytes)
 
 
 class Chunks(NamedTuple):
@@ -130,10 +127,8 @@ def rows_launches(
     is_equal = may_be_equal and count > FEW_OUTPUTS and _are_equal(split)
     table_type = index_type(max(split.offsets[-1], *split.widths))
     columns = Columns(is_aligned, is_equal, table_type)
-    step = ceil_div(count, ceil_div(count, columns.capacity(assumptions.limits)))
-    for first in range(0, count, step):
-        part = split.take(indices(count)[first : first + step])
-        yield _launch_with_sibling(part, assumptions, columns)
+    for part in even_parts(indices(count), columns.capacity(assumptions.limits)):
+        yield _launch_with_sibling(split.take(part), assumptions, columns)
 
 
 def _are_equal(split: RowSplit) -> bool:

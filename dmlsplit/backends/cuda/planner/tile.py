@@ -3,7 +3,14 @@
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 
-from dmlsplit.backends.cuda.launch import VECTOR, Assumptions, KernelLaunch, launches_within
+from dmlsplit.backends.cuda.launch import (
+    VECTOR,
+    Assumptions,
+    KernelLaunch,
+    even_parts,
+    launches_within,
+    outputs_within,
+)
 from dmlsplit.backends.cuda.planner.layouts import MAX_THREADS, RESIDENT, SLABS, Layout, layout_of
 from dmlsplit.backends.cuda.specialization import (
     COUNT_64,
@@ -18,7 +25,7 @@ from dmlsplit.backends.cuda.specialization import (
     padded_table,
     specialize,
 )
-from dmlsplit.geometry import RowSplit, ceil_div, indices
+from dmlsplit.geometry import RowSplit, indices
 
 # The largest divisor, which replaces longer pitches. The kernel divides at most 8 KiB by the pitch,
 # so the quotient is 0 in either case.
@@ -32,20 +39,18 @@ def tile_launches(split: RowSplit, assumptions: Assumptions) -> Iterator[KernelL
 
     The number of rows changes only arguments.
     """
-    count = len(split.outputs)
-    limit = assumptions.limits.parameter_bytes
+    limits = assumptions.limits
     # To plan too many outputs, only to halve them, would take seconds for thousands.
     slots = capacity(1)
-    while (larger := capacity(slots + 1)) * OUTPUT_BYTES <= limit:
+    while (larger := capacity(slots + 1)) <= outputs_within(limits, OUTPUT_BYTES):
         slots = larger
-    step = ceil_div(count, ceil_div(count, slots))
 
     def launch(positions: Sequence[int]) -> KernelLaunch:
         part = split.take(positions)
         return _launch(part, assumptions, layout_of(part, assumptions))
 
-    for first in range(0, count, step):
-        yield from launches_within(launch, indices(count)[first : first + step], limit)
+    for part in even_parts(indices(len(split.outputs)), slots):
+        yield from launches_within(launch, part, limits.parameter_bytes)
 
 
 def _launch(split: RowSplit, assumptions: Assumptions, layout: Layout) -> KernelLaunch:

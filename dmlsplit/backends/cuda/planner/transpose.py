@@ -18,8 +18,10 @@ from dmlsplit.backends.cuda.launch import (
     VECTOR,
     WORD,
     Assumptions,
+    DeviceLimits,
     KernelLaunch,
     launches_within,
+    outputs_within,
 )
 from dmlsplit.backends.cuda.planner.estimates import MIN_FILL
 from dmlsplit.backends.cuda.planner.forms import Nest
@@ -51,8 +53,8 @@ SECTOR = 32  # bytes
 # Both sides of a plane must be at least this long: a line of 8 words is one sector.
 MIN_SIDE = 8
 MAX_PLANES = 256  # whose numbers have one byte
-# The most bytes of parameters outside the table of pointers, for a single plane without loops.
-NUMBERS_BYTES = 96
+# The bytes of an entry in the parameters, with the address of its output.
+ENTRY_BYTES = POINTER_BYTES + 8 + 4 + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +166,7 @@ def element_launch(split: RowSplit, assumptions: Assumptions) -> KernelLaunch | 
     # 16 are left to `rows` and `tile`, which copy them as whole vectors. For other pitches,
     # `tile` takes fewer instructions (docs/design/017-transposes.md).
     can_number = max(split.rows, count) * unit <= MAX_SIDE_BYTES
-    room = (assumptions.limits.parameter_bytes - NUMBERS_BYTES) // POINTER_BYTES
+    room = outputs_within(assumptions.limits, POINTER_BYTES)
     if unit not in (1, 2, 4, 8) or not can_number or split.pitch % VECTOR or count > room:
         return None
     plane = Plane(count, split.rows, down_stride=0, across_stride=split.pitch)
@@ -176,6 +178,7 @@ def element_launch(split: RowSplit, assumptions: Assumptions) -> KernelLaunch | 
     outputs = _Outputs(
         split.outputs,
         min(capacity(count), room),
+        1,
         [plane],
         [(0, 0)],
         split.total_bytes,
@@ -214,18 +217,20 @@ def _launch_of_nests(
     assumptions: Assumptions,
     nest_outputs: Sequence[tuple[Nest, int]],
 ) -> KernelLaunch | None:
-    """The launch for outputs, each with its nest; None if they have too many distinct ones."""
+    """The launch for outputs, each with its nest; None if they or distinct nests are too many."""
     nests = list(dict.fromkeys(nest for nest, _ in nest_outputs))
-    if len(nests) > MAX_PLANES:
-        return None
     unit = nests[0].unit
     planes = tuple(map(_plane, nests))
+    slots, plane_slots = _slots(len(nest_outputs), planes, assumptions.limits)
+    if len(nests) > min(plane_slots, MAX_PLANES) or len(nest_outputs) > slots:
+        return None
     plane_of = {nest: index for index, nest in enumerate(nests)}
     copies = [pieces[output] for _, output in nest_outputs]
     offsets = [copy.input_offset for copy in copies]
     outputs = _Outputs(
         tuple(output for _, output in nest_outputs),
-        capacity(len(nest_outputs), least=1),
+        slots,
+        plane_slots,
         planes,
         [(offset, plane_of[nest]) for offset, (nest, _) in zip(offsets, nest_outputs, strict=True)],
         sum(copy.total_bytes for copy in copies),
@@ -233,6 +238,17 @@ def _launch_of_nests(
     )
     tile = best_tile(tiles(unit, *alignments(planes, offsets, assumptions)), planes)
     return _launch(tile, outputs, assumptions)
+
+
+def _slots(count: int, planes: Sequence[Plane], limits: DeviceLimits) -> tuple[int, int]:
+    """The outputs and the planes that the parameters have room for: a power of four, if it fits."""
+    depth = max(len(plane.loops) for plane in planes)
+    # Two strides and two sizes; two strides for each loop; a count and its divisor for each digit.
+    plane_bytes = 24 + 16 * depth + 12 * (depth + 1)
+    most_planes = outputs_within(limits, ENTRY_BYTES + plane_bytes)
+    plane_slots = min(capacity(len(planes), least=1), most_planes)
+    most = outputs_within(limits, ENTRY_BYTES, plane_slots * plane_bytes)
+    return min(capacity(count, least=1), most), plane_slots
 
 
 def _plane(nest: Nest) -> Plane:
@@ -254,6 +270,7 @@ class _Outputs(NamedTuple):
 
     indices: tuple[int, ...]  # into the geometry's pieces
     slots: int  # outputs that the parameters have room for
+    plane_slots: int  # planes that they have room for
     planes: Sequence[Plane]  # distinct ones
     entries: Sequence[tuple[int, int]]  # an output's first byte in the input, and its plane's index
     total_bytes: int
@@ -264,11 +281,6 @@ class _Outputs(NamedTuple):
     def entry_slots(self) -> int:
         """The entries that the parameters have room for."""
         return 1 if self.has_pointers else self.slots
-
-    @property
-    def plane_slots(self) -> int:
-        """The planes that the parameters have room for."""
-        return capacity(len(self.planes), least=1)
 
     @property
     def depth(self) -> int:
