@@ -34,10 +34,10 @@ def main(options: argparse.Namespace, argv: list[str], path: Path) -> int:
     rounds = options.rounds or (5 if options.quick else 21)
     with_gpu = has_gpu()
     latency = {case.name: case for case in cases.latency_cases()}
-    every = with_text([*latency, *host_libraries.CASES, *host_instead.CASES], options.only)
-    small = [case for name, case in latency.items() if name in every]
-    libraries = [name for name in host_libraries.CASES if name in every]
-    pairs = [name for name in host_instead.CASES if name in every]
+    chosen = with_text([*latency, *host_libraries.CASES, *host_instead.CASES], options.only)
+    small = [case for name, case in latency.items() if name in chosen]
+    libraries = [name for name in host_libraries.CASES if name in chosen]
+    pairs = [name for name in host_instead.CASES if name in chosen]
     results = Results(path, "host", environment(argv, with_gpu=with_gpu))
     table = Table(len(small) * (1 + with_gpu) + len(libraries) + len(pairs), OURS)
     cpu.run(small, PEERS, [1], rounds, results, table)

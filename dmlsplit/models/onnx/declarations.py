@@ -101,16 +101,19 @@ def output_faults(
         yield f"{text}, but {maker} makes {made}"
 
 
-def attribute_faults(node: Node, maker: str, *, in_function: bool) -> Iterator[str]:
-    """The faults of a node's attributes: names that occur twice, and missing types."""
+def attribute_faults(node: Node, *, in_function: bool) -> Iterator[str]:
+    """The faults of a node's attributes: names that occur twice, and missing types.
+
+    Each is a sentence without its subject, the node: few nodes of a model need a description.
+    """
     names = [attribute.name for attribute in node.attribute]
     # Of those in a function, ONNX Runtime takes the last one.
     if len(set(names)) < len(names) and not in_function:
         twice = next(name for name in names if names.count(name) > 1)
-        yield f"{maker} sets the attribute {shown_name(twice)} twice"
+        yield f"sets the attribute {shown_name(twice)} twice"
     for attribute in node.attribute:
         if not attribute.type:
-            yield f"{maker} sets the attribute {shown_name(attribute.name)} without its type"
+            yield f"sets the attribute {shown_name(attribute.name)} without its type"
 
 
 def _type_name(data_type: int) -> str:

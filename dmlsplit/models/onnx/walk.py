@@ -140,9 +140,8 @@ class Walk:
 
     def _visit_node(self, visit: Visit) -> None:
         """Enter the outputs of a node into its scope, and add its site if it is a split."""
-        in_function = visit.scope.is_in_function
-        faults = attribute_faults(visit.node, visit.description, in_function=in_function)
-        self.contradictions.add_faults(faults)
+        faults = attribute_faults(visit.node, in_function=visit.scope.is_in_function)
+        self.contradictions.add_faults(f"{visit.description} {fault}" for fault in faults)
         context = InferenceContext(visit.node, visit.inputs, self._reader)
         results = self._results_of_bodies(visit, context)
         self._pieces.note_takers(visit, context)
